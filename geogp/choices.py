@@ -25,6 +25,11 @@ REQUIRED: Any = inspect.Parameter.empty
 MAX_SEED = 2**63 - 1
 """Largest seed that PyTorch accepts."""
 
+FORCE_TOLD = (
+    "Overwrite files that this command did not write. Runs and inputs are never overwritten."
+)
+"""Help text of ``--force``."""
+
 MIN_DRAWS, MAX_DRAWS = 200, 100_000
 """Limits of the number of random draws; with 200, only 10 draws lie outside a 95 % region."""
 

@@ -38,6 +38,18 @@ def check_path(path: Path) -> None:
         ) from error
 
 
+def check_folder(path: Path) -> None:
+    """Raise RequestError if no folder can have this path, because it or a parent is a file."""
+    check_path(path)
+    for place in (path, *path.parents):
+        if place.is_dir():
+            return
+        if os.path.lexists(place):
+            raise RequestError(
+                f"{place} is a file; --out needs a folder. {ELSEWHERE[0].upper()}{ELSEWHERE[1:]}."
+            )
+
+
 def write_bytes(path: Path, content: bytes) -> None:
     """Write `content` to `path`, completely or not at all; create the folder if it is missing.
 

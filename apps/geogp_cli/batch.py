@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from geogp.commands.batch.batch_table import BatchRow
     from geogp.commands.batch.make_batch import BatchResult
 
-_KEPT_BY_RESUME = {"resume", "as_json", *settings_of(Execution)} - {"fresh"}
+_KEPT_BY_RESUME = {"resume", "as_json", *settings_of(Execution)} - {"fresh", "force"}
 """Options that may be used together with `--resume`."""
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from geogp.choices import FORCE_TOLD
 from geogp_cli import console
 from geogp_cli.setting_options import Answer
 
@@ -24,13 +25,14 @@ def compare(
     latex: Annotated[
         bool, typer.Option("--latex", help="Also write compare.tex, a table for a paper.")
     ] = False,
+    force: Annotated[bool, typer.Option("--force", help=FORCE_TOLD)] = False,
 ) -> Answer:
     """Compare the scores of finished runs on the same test rows, with standard errors."""
     from geogp.commands.compare_runs import compare_runs
 
     with console.working() as listener:
         listener.stage(f"comparing {len(runs)} runs")
-        found = compare_runs(runs, out=out, reference=reference, latex=latex)
+        found = compare_runs(runs, out=out, reference=reference, latex=latex, force=force)
     legend = (
         "A difference is the score minus the score of run 1, with the standard error in "
         "parentheses; below 0 is better. * marks significant differences (Holm's method)."

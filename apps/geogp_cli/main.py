@@ -8,6 +8,7 @@ from msgspec import UNSET, to_builtins
 from rich.table import Table
 
 from geogp import __version__
+from geogp.choices import FORCE_TOLD
 from geogp.commands.data_requests import FetchRequest, PointsRequest, SimulationRequest
 from geogp.runs.progress import ProgressListener
 from geogp.runs.settings import MapRequest
@@ -214,12 +215,13 @@ def gallery(
         typer.Argument(help="Finished run folders, or folders that contain run folders."),
     ],
     out: Annotated[Path, typer.Option(help="Folder for the page.")] = Path("gallery"),
+    force: Annotated[bool, typer.Option("--force", help=FORCE_TOLD)] = False,
 ) -> Answer:
     """Write one page that shows many runs, with small maps, key numbers and links."""
     from geogp.commands.gallery import make_gallery
 
     with console.working() as listener:
-        made = make_gallery(runs, out=out, listener=listener)
+        made = make_gallery(runs, out=out, force=force, listener=listener)
     described = {
         "gallery": str(made.page),
         "runs": [str(run) for run in made.runs],

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from geogp.choices import MAX_SEED, REQUIRED, check_settings, setting, settings_of
+from geogp.choices import FORCE_TOLD, MAX_SEED, REQUIRED, check_settings, setting, settings_of
 from geogp.geodata.places.region_choice import AUTO, CRS_OF_REGION, RegionChoice
 from geogp.geodata.points.point_options import PointOptions
 from geogp.geodata.store.addresses import PUBLIC_SOURCE
@@ -77,6 +77,7 @@ class SimulationRequest:
         least=0,
         most=MAX_SEED,
     )
+    force: bool = setting(FORCE_TOLD, default=False)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -102,6 +103,7 @@ class PointsRequest(PointOptions):
         option="",
     )
     template: bool = setting("Write a template to this file instead.", default=False)
+    force: bool = setting(FORCE_TOLD, default=False)
     region: str | None = setting(
         "State to map, such as PR. Default: the region is the extent of the tests.",
         option="--region",

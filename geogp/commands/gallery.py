@@ -10,18 +10,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from geogp.commands.output_files import OutputFiles
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.splits.split_names import SPLITS
-from geogp.files import output_errors, write_text
+from geogp.files import output_errors
 from geogp.geodata.places.region import STRATA
 from geogp.geodata.places.stratum_column import ALL
 from geogp.geodata.tiles.targets import TARGETS
 from geogp.maps.figures.thumbnails import Picture, draw_thumbnails, read_picture
-from geogp.records.run_record import RunMap, RunRecord, given
+from geogp.records.run_record import RunMap, RunRecord, RunSettings, given
 from geogp.reports.rendering import html_page
 from geogp.reports.words import DEFAULT_ATTRIBUTION, UNITS
 from geogp.runs.progress import ProgressListener
-from geogp.runs.run_folder import GRID_FILE, RunFolder, check_apart, read_run_record
+from geogp.runs.run_folder import GRID_FILE, RunFolder, read_run_record
 from geogp.runs.run_names import RUN_FILE, printable
 
 _PAGE = "index.html"
@@ -57,6 +58,13 @@ class _ShownRun:
         return self.run.region_name or self.run.region
 
     @property
+    def provider(self) -> str | None:
+        """The provider that the map shows; None for tests of all providers, and for tiles."""
+        first = next(iter(given(self.run.providers, [])), None)
+        single = given(self.run.settings, RunSettings()).points_provider
+        return first.name if first else single
+
+    @property
     def kind(self) -> tuple[str, str, str]:
         """Return the key of the run's group; the pictures of a group have the same colour scale."""
         return self.run.target, self.run.service, self.picture.view.label
@@ -83,6 +91,7 @@ def make_gallery(
     *,
     out: Path = Path("gallery"),
     files: Sequence[str] = (),
+    force: bool = False,
     listener: ProgressListener | None = None,
 ) -> Gallery:
     """Write index.html, one page with a thumbnail and the key numbers of each run.
@@ -92,12 +101,13 @@ def make_gallery(
     maps and reports are relative. The page also has links to `files`, the names of files beside
     the page with the data of all maps.
 
-    Raises RequestError if a folder has no run, or `out` is in a run folder. Raises DataError if a
-    file of a run folder in `places` is damaged, and OutputError if the page cannot be written.
+    Raises RequestError if a folder has no run, and the errors of `OutputFiles`. Raises DataError if
+    a file of a run folder in `places` is damaged, and OutputError if the page cannot be written.
     """
     listener = listener or ProgressListener()
     found, skipped = _find(places)
-    check_apart(out, [path for path, _ in found], "a gallery")
+    page = out / _PAGE
+    output = OutputFiles("gallery", [page], runs=[path for path, _ in found], force=force)
     read: list[_ShownRun] = []
     for path, asked in found:
         listener.stage(f"reading {path}")
@@ -119,10 +129,10 @@ def make_gallery(
     left_out = [
         (printable(str(path)), printable(" ".join(reason.split()))) for path, reason in skipped
     ]
-    page = {"groups": _groups(read), "skipped": left_out, "attributions": attributions}
+    content = {"groups": _groups(read), "skipped": left_out, "attributions": attributions}
     more = {"count": len(read), "units": UNITS, "files": files}
-    write_text(out / _PAGE, html_page("gallery", page | more))
-    return Gallery(out / _PAGE, tuple(one.path for one in read), tuple(skipped))
+    output.write(page, html_page("gallery", content | more).encode())
+    return Gallery(page, tuple(one.path for one in read), tuple(skipped))
 
 
 def _find(places: Sequence[Path]) -> tuple[list[tuple[Path, bool]], list[tuple[Path, str]]]:

@@ -1,5 +1,7 @@
 """Figures of a run for papers: kernel, basis, interval widths, spread and reliability."""
 
+import os
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +12,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from geogp.commands.answers.run_answer import open_requested
+from geogp.commands.output_files import OutputFiles
 from geogp.commands.run_requests import FiguresRequest
 from geogp.errors import RequestError
 from geogp.evaluation.assessment import split_rows, widths_by_group
 from geogp.evaluation.score_groups import Reliability, group_reports
 from geogp.evaluation.splits.split_names import RANDOM, SPLITS
 from geogp.evaluation.spread import CELL_DEGREES, MIN_ROWS, spread_by_cell
-from geogp.files import write_bytes, write_text
+from geogp.files import write_bytes
 from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.places.stratum_column import ALL
 from geogp.maps.figures.charts import reliability_panels, width_violins
@@ -31,7 +34,7 @@ from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.pipeline.drawing import reference_slices
 from geogp.runs.progress import ProgressListener
 from geogp.runs.reopen import Reopened
-from geogp.runs.run_folder import check_apart, locked_run
+from geogp.runs.run_folder import locked_run
 from geogp.runs.run_names import run_names
 
 Floats = NDArray[np.float64]
@@ -40,6 +43,9 @@ Figures = dict[str, tuple[Canvas, str]]
 
 FOLDER = "figures"
 """Default folder of the figures, in the run folder."""
+
+_NAMES = ("kernel_slices", "interval_widths", "spread_cells", "basis", "reliability")
+_CAPTIONS = "captions.md"
 
 COMPONENTS = 6
 """Number of components of the basis that a figure shows."""
@@ -66,20 +72,26 @@ def make_figures(
     and stated coverage. For numbers of tests, ``interval_widths`` and ``spread_cells`` are omitted.
 
     Raises the errors of `open_run`. Raises RequestError if a run in `beside` has another region,
-    service or target, `out` is in another run's folder, or another process is using the run. Raises
-    DataError if no cell has enough test rows, and OutputError if a file cannot be written.
+    service or target, or another process is using the run. If `out` is not the folder ``figures``
+    of the run, raises the errors of `OutputFiles`. Raises DataError if no cell has enough test
+    rows, and OutputError if a file cannot be written.
     """
-    own, out = request.run / FOLDER, request.out or request.run / FOLDER
-    apart = out.resolve() != own.resolve()
+    out, write = request.out or request.run / FOLDER, write_bytes
+    apart = os.path.realpath(out) != str(Path(os.path.realpath(request.run)) / FOLDER)
     if apart:
-        check_apart(out, [request.run, *request.beside], "a set of figures")
+        files = [out / f"{name}.{end}" for name in _NAMES for end in ("png", "pdf")]
+        inputs, runs = (request.source, request.boundaries), (request.run, *request.beside)
+        every = (*files, out / _CAPTIONS)
+        write = OutputFiles("figures", every, reads=inputs, runs=runs, force=request.force).write
     with nullcontext() if apart else locked_run(request.run):
         run = open_requested(request, listener)
         with arithmetic(precision=run.record.precision):
-            return _figures(run, request, out)
+            return _figures(run, request, out, write)
 
 
-def _figures(run: Run, request: FiguresRequest, out: Path) -> FiguresResult:
+def _figures(
+    run: Run, request: FiguresRequest, out: Path, write: Callable[[Path, bytes], None]
+) -> FiguresResult:
     record, splits = run.record, list(run.record.metrics)
     counts, model = find_model(record.model).counts, record.model
     split = RANDOM.name if RANDOM.name in splits else splits[0]
@@ -124,7 +136,7 @@ def _figures(run: Run, request: FiguresRequest, out: Path) -> FiguresResult:
     )
     absent = ("interval_widths", "spread_cells") if counts else ()
     left_out = {name: say("captions", "left_out", name) for name in absent}
-    files = _write(out, drawn, left_out)
+    files = _write(out, drawn, left_out, write)
     captions = {name: caption for name, (_, caption) in drawn.items()}
     return FiguresResult(tuple(files), captions, left_out)
 
@@ -153,16 +165,21 @@ def _spread_caption(opened: Reopened, cells: pd.DataFrame, what: str, split: str
     )
 
 
-def _write(folder: Path, drawn: Figures, left_out: dict[str, str]) -> list[Path]:
+def _write(
+    folder: Path,
+    drawn: Figures,
+    left_out: dict[str, str],
+    write: Callable[[Path, bytes], None],
+) -> list[Path]:
     files = []
     for name, (canvas, _) in drawn.items():
         for end, content in (("png", canvas.png()), ("pdf", canvas.pdf())):
             files.append(folder / f"{name}.{end}")
-            write_bytes(files[-1], content)
+            write(files[-1], content)
     parts = [f"**{name}.** {caption}" for name, (_, caption) in drawn.items()]
     parts += [f"**{name}** is left out: {reason}." for name, reason in left_out.items()]
-    files.append(folder / "captions.md")
-    write_text(files[-1], "\n\n".join(parts) + "\n")
+    files.append(folder / _CAPTIONS)
+    write(files[-1], ("\n\n".join(parts) + "\n").encode())
     return files
 
 

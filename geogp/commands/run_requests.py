@@ -3,7 +3,7 @@
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
-from geogp.choices import REQUIRED, check_settings, setting
+from geogp.choices import FORCE_TOLD, REQUIRED, check_settings, setting
 from geogp.errors import RequestError
 from geogp.geodata.points.point_options import TableOptions
 from geogp.runs.questions import question_types
@@ -80,6 +80,7 @@ class FiguresRequest(RunRequest):
         "A finished run of another model, to add to the violin plots; repeatable.", default=()
     )
     out: Path | None = setting("Folder of the figures. Default: figures in the run folder.")
+    force: bool = setting(FORCE_TOLD, default=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +102,7 @@ class AtRequest(RunRequest, question_types.PlaceQuestion, _PlaceChoice, TableOpt
     run: Path = setting(_BY_REGION, default=REQUIRED, option="")
     _: KW_ONLY
     out: Path | None = setting("Also write the answers to this file: .csv or .json.")
+    force: bool = setting(FORCE_TOLD, default=False)
 
     def __post_init__(self) -> None:
         question_types.PlaceQuestion.__post_init__(self)

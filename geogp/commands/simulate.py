@@ -7,19 +7,26 @@ from typing import Any
 import pandas as pd
 
 from geogp.commands.data_requests import SimulationRequest
+from geogp.commands.output_files import OutputFiles
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.splits.split_rows import block_split, random_split
-from geogp.files import check_path, read_json, write_bytes, write_text
+from geogp.files import check_folder, read_json, write_bytes, write_text
 from geogp.geodata.places.region import Region, Strata
 from geogp.geodata.simulation.made_up_towns import made_up_towns
 from geogp.geodata.simulation.oracles import Oracle, known_oracle, predictive_oracle
 from geogp.geodata.simulation.simulated_tiles import Simulation, simple_region, simulate
-from geogp.geodata.simulation.simulation_files import compact_table, write_simulation
+from geogp.geodata.simulation.simulation_files import (
+    compact_table,
+    simulation_files,
+    write_simulation,
+)
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_label
 from geogp.runs.progress import ProgressListener
 
 ORACLE_TARGET = "download"
 """Target that the oracles predict."""
+
+_ORACLES = ("oracles.parquet", "oracles.json")
 
 MADE_UP_VINTAGE = 2020
 """Census year in the column names of the file of simulated towns."""
@@ -34,17 +41,15 @@ def make_simulation(
     requested, the mean log scores of the oracles by split (see `oracle_table`).
 
     Raises RequestError if the output path is a file or a folder with other contents, or if the
-    request is not possible. Raises DataError or NetworkError if boundaries cannot be read, and
-    OutputError if a file cannot be written.
+    request is not possible, and the errors of `OutputFiles`. Raises DataError or NetworkError if
+    boundaries cannot be read, and OutputError if a file cannot be written.
     """
     listener = listener or ProgressListener()
     out = request.out
-    check_path(out)
-    if out.exists() and not out.is_dir():
-        raise RequestError(f"{out} is a file; --out needs a folder.")
+    check_folder(out)
     quarters = parse_quarters(request.quarters).all
     region, drawn = _region(request, listener)
-    _check_folder(request, quarters, region, drawn=drawn)
+    _check_output(request, quarters, region, drawn=drawn)
     listener.stage(f"simulating {request.rows:,} rows in {region.name}")
     made = simulate(
         region, rows=request.rows, quarters=quarters, seed=request.seed, service=request.service
@@ -81,34 +86,51 @@ def _write_oracles(oracles: pd.DataFrame, out: Path) -> dict[str, dict[str, floa
             oracle = Oracle(rows[f"{name}_mean"].to_numpy(), rows[f"{name}_sd"].to_numpy())
             score = oracle.log_score(rows["y"].to_numpy()).mean()
             scores.setdefault(str(split), {})[name] = float(score)
-    write_bytes(out / "oracles.parquet", compact_table(oracles))
-    write_text(out / "oracles.json", json.dumps(scores, indent=1) + "\n")
+    table, summary = (out / name for name in _ORACLES)
+    write_bytes(table, compact_table(oracles))
+    write_text(summary, json.dumps(scores, indent=1) + "\n")
     return scores
 
 
-def _check_folder(
+def _check_output(
     request: SimulationRequest, quarters: tuple[int, ...], region: Region, *, drawn: bool
 ) -> None:
-    """Raise RequestError if the output folder contains anything except the same simulation."""
-    out = request.out
-    if not out.is_dir() or not any(path.name != "README.md" for path in out.iterdir()):
-        return
+    """Raise RequestError if the simulation would overwrite anything except the same simulation."""
+    out, description = request.out, request.out / "simulation.json"
+    same = _is_same(description, request, quarters, region, drawn=drawn)
+    others = out.is_dir() and any(path.name != "README.md" for path in out.iterdir())
+    # The tiles of two simulations in one folder would be one source.
+    if others and not same and (description.exists() or not request.force):
+        raise RequestError(
+            f"{out} contains files that are not part of this simulation; choose another folder "
+            f"with --out{'' if description.exists() else ', or add --force'}."
+        )
+    names = [*simulation_files(request.service, quarters, region), *_ORACLES]
+    inputs = request.boundaries, request.region_file
+    files = (out / name for name in names)
+    OutputFiles("simulate", files, reads=inputs, own=same, force=request.force)
+
+
+def _is_same(
+    description: Path,
+    request: SimulationRequest,
+    quarters: tuple[int, ...],
+    region: Region,
+    *,
+    drawn: bool,
+) -> bool:
+    """Return whether a simulation.json describes the requested simulation."""
     try:
-        held = read_json(out / "simulation.json")
+        held = read_json(description)
         asked = {"seed": request.seed, "rows": request.rows, "service": request.service}
         asked["quarters"] = [quarter_label(quarter) for quarter in quarters]
-        same = (
+        return (
             all(held[key] == value for key, value in asked.items())
             and held["region"]["code"] == region.code
             and held["region"].get("made_up_towns", False) == drawn  # older simulations lack it
         )
     except (OSError, ValueError, LookupError, TypeError):
-        same = False
-    if not same:
-        raise RequestError(
-            f"{out} contains files that are not part of this simulation; choose another folder "
-            "with --out."
-        )
+        return False
 
 
 def oracle_table(simulation: Simulation, seed: int) -> pd.DataFrame:

@@ -21,15 +21,18 @@ with apostrophes: `shown` adds one more, and `named` removes only this one.
 
 
 def write_csv(path: Path, table: pd.DataFrame) -> None:
-    """Write a table, without its index, as CSV that is safe in a spreadsheet program.
+    """Write a table as CSV; see `csv_content`. Raises OutputError if it cannot be written."""
+    write_bytes(path, csv_content(table))
+
+
+def csv_content(table: pd.DataFrame) -> bytes:
+    """Return a table, without its index, as CSV that is safe in a spreadsheet program.
 
     Texts are quoted, because a spreadsheet program may split lines at other signs than commas.
-    Raises OutputError if the file cannot be written.
     """
     texts = table.columns[[not pd.api.types.is_numeric_dtype(kind) for kind in table.dtypes]]
     written = table.assign(**{name: table[name].map(shown) for name in texts})
-    content = written.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC)
-    write_bytes(path, content.encode())
+    return str(written.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC)).encode()
 
 
 def shown(value: object) -> object:

@@ -2,8 +2,9 @@
 
 import fnmatch
 import json
+import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -15,7 +16,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from geogp.errors import DataError, OutputError, RequestError, named
-from geogp.files import check_path, output_errors, plain_names, read_json, remove, write_text
+from geogp.files import check_folder, output_errors, plain_names, read_json, remove, write_text
 from geogp.geodata.places.stratum_column import with_strata
 from geogp.geodata.tiles.parquet_files import read_table
 from geogp.records.checked_types import checked
@@ -40,6 +41,7 @@ LATER_FILES = (
     "exceedance_*",
     "excursion_*",
     "next_tiles.*",
+    "providers_*",
     LEVEL_FILE.format("*"),
     "figures",
 )
@@ -75,15 +77,17 @@ class RunFolder:
     def check(self) -> None:
         """Raise an error if the path cannot become a run folder, or contains other files.
 
-        Raises RequestError if the path or a parent is a file, or if the folder has files but no
-        run. Raises DataError if run.json is damaged, and OutputError if the folder is unreadable.
+        Raises RequestError if the path or a parent is a file, if the folder has files but no run,
+        or if it is in the folder of another run. Raises DataError if run.json is damaged, and
+        OutputError if the folder is unreadable.
         """
-        check_path(self.path)
-        for place in (self.path, *self.path.parents):
-            if place.is_dir():
-                break
-            if place.exists():
-                raise RequestError(f"{place} is a file; --out needs a folder.")
+        check_folder(self.path)
+        other = run_folder_of(Path(os.path.realpath(self.path)).parent)
+        if other is not None:
+            raise RequestError(
+                f"{self.path} is in the run folder {other}, but a run needs a folder of its own. "
+                "Choose another folder with --out."
+            )
         with output_errors(self.path):
             if is_vacant(self.path) or self.unfinished.is_dir():
                 return
@@ -93,6 +97,16 @@ class RunFolder:
                 f"{self.path} contains files that are not part of a run ({named(found[:3])}); "
                 "choose another folder with --out."
             )
+
+    def check_inputs(self, inputs: Iterable[Path]) -> None:
+        """Raise RequestError if an input of the run is in its folder, where files are replaced."""
+        for path in inputs:
+            if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self.path)):
+                raise RequestError(
+                    f"expected the inputs of a run outside its folder, found {path} in "
+                    f"{self.path}: the run replaces the files there. Copy this input to another "
+                    "folder, or choose another folder with --out."
+                )
 
     def prepare(self, *, fresh: bool = False) -> None:
         """Complete or remove the files that a stopped process left behind.
@@ -295,21 +309,13 @@ def locked_run(path: Path) -> Iterator[RunRecord]:
         yield record
 
 
-def check_apart(out: Path, runs: Sequence[Path], made: str) -> None:
-    """Raise RequestError if the output folder `out` lies in a run folder, such as one of `runs`."""
-    check_path(out)
-    place = out.resolve()
-    taken = {run.resolve() for run in runs}
+def run_folder_of(path: Path) -> Path | None:
+    """Return the folder of a finished or unfinished run that is or contains a path, or None."""
+    place = Path(os.path.realpath(path))  # unlike Path.resolve, raises no error for a loop of links
     for folder in (place, *place.parents):
-        if (
-            folder in taken
-            or (folder / RUN_FILE).is_file()
-            or RunFolder(folder).unfinished.is_dir()
-        ):
-            raise RequestError(
-                f"{out} is in the run folder {folder}, but {made} needs a folder of its own. "
-                "Choose another folder with --out."
-            )
+        if (folder / RUN_FILE).is_file() or RunFolder(folder).unfinished.is_dir():
+            return folder
+    return None
 
 
 def _read_json(path: Path, cure: str = DELETE) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, to_builtins
 from msgspec.structs import fields
 
+from geogp.geodata.places.region_choice import existing_path
 from geogp.geodata.tiles.ookla import InputFile
 from geogp.records.run_record import InputRecord, RunIdentity, given
 
@@ -77,6 +78,14 @@ def same_input(one: InputRecord, other: InputRecord) -> bool:
     cached = one.source is not None or other.source is not None
     keys = ROWS_KEYS if known and cached else FILE_KEYS
     return all(getattr(one, key) == getattr(other, key) for key in keys)
+
+
+def input_paths(settings: Mapping[str, Any]) -> list[Path]:
+    """Return the existing files and folders that a run reads, from its settings in run.json."""
+    values = (settings.get(name) for name in PLACES)
+    texts = [one for value in values for one in (value if isinstance(value, list) else [value])]
+    found = (existing_path(text) for text in texts if isinstance(text, str))
+    return [path for path in found if path is not None]
 
 
 def flat_settings(run: RunIdentity) -> dict[str, str | int | float]:

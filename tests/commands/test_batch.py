@@ -437,6 +437,88 @@ def test_fresh_makes_all_again(place, states, stub, here):
     assert json.loads((place / "batch.json").read_text())["settings"]["seed"] == 7
 
 
+@pytest.mark.usefixtures("no_pictures")
+def test_a_run_that_the_batch_did_not_make_is_kept(batch, states, tmp_path):
+    """Also if the call is repeated, and its data or settings are others."""
+    place = tmp_path / "runs"
+    shutil.copytree(batch / NAMES[0], place / NAMES[0], copy_function=shutil.copy2)
+    before = times(place)
+    for request in (states.request("AA", seed=7),) * 2:
+        result = make_batch(request, str(place))
+        assert result.exit_code == 3
+        assert "contains a run that differs in seed" in result.rows[NAMES[0]].error
+        assert before.items() <= times(place).items()
+    assert make_batch(states.request("AA"), str(tmp_path / "runs2")).exit_code == 0
+    assert (
+        make_batch(states.request("AA", seed=7), str(place), Execution(fresh=True)).exit_code == 0
+    )
+
+
+def test_a_run_of_the_batch_stays_its_own_after_a_failure(states, tmp_path, monkeypatch):
+    """Changed data make it anew, also if an attempt failed before it began."""
+    place, orders = str(tmp_path / "place"), []
+
+    def failing(order):
+        orders.append(order.keeps)
+        raise DataError("stopped.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "make_run", make_nothing)
+        patch.setattr(running._Batch, "_join", lambda *_: None)
+        assert make_batch(states.request("AA"), place).exit_code == 0
+    monkeypatch.setattr(running, "make_run", failing)
+    for fresh in (False, False, True, False):
+        assert make_batch(states.request("AA"), place, Execution(fresh=fresh)).exit_code == 3
+    assert make_batch(states.request("AA"), str(tmp_path / "new")).exit_code == 3
+    assert orders == [False, False, False, False, True]
+
+
+def test_files_that_no_batch_wrote_need_force(tmp_path, states, stub):
+    for number, name in enumerate(("batch.json", f"{NATIONAL}/index.html")):
+        place = tmp_path / str(number)
+        (place / name).parent.mkdir(parents=True)
+        (place / name).write_text('{"runs": []}')
+        for fresh in (False, True):
+            with pytest.raises(RequestError, match=rf"{name} exists, .* add --force"):
+                make_batch(states.request("AA"), str(place), Execution(fresh=fresh))
+        assert [path.name for path in place.iterdir()] == [name.partition("/")[0]]
+        assert (place / name).read_text() == '{"runs": []}'
+        assert make_batch(states.request("AA"), str(place), Execution(force=True)).exit_code == 0
+        assert read_table(open_place(str(place))) is not None
+
+
+def test_files_at_an_address_that_no_batch_wrote_need_force(states, stub):
+    for number, name in enumerate(("batch.json", f"{NATIONAL}/index.html")):
+        place = open_place(f"memory://foreign/{number}")
+        place.write(b"{}", *name.split("/"))
+        with pytest.raises(RequestError, match=rf"{name} exists, .* add --force"):
+            make_batch(states.request("AA"), place.address)
+        assert place.read(*name.split("/")) == b"{}"
+        assert make_batch(states.request("AA"), place.address, Execution(force=True)).exit_code == 0
+
+
+def test_a_run_at_an_address_that_the_batch_did_not_make_is_kept(batch, states, monkeypatch):
+    place = open_place("memory://kept")
+    for path in (batch / NAMES[0]).iterdir():
+        if path.is_file():
+            place.put(path, NAMES[0], path.name)
+    before = {name: place.read(NAMES[0], name) for name in place.sizes(NAMES[0])}
+    monkeypatch.setattr(batch_work, "run_job", None)  # nothing is fitted
+    for _ in range(2):
+        result = make_batch(states.request("AA", seed=7), place.address)
+        assert "contains another run or other files" in result.rows[NAMES[0]].error
+    assert {name: place.read(NAMES[0], name) for name in before} == before
+
+
+@pytest.mark.parametrize("inner", [".", "inner"])
+def test_a_run_folder_takes_no_batch(place, states, inner):
+    before = times(place / NAMES[0])
+    for force in (False, True):
+        with pytest.raises(RequestError, match="geogp batch needs a folder of its own"):
+            make_batch(states.request("BB"), str(place / NAMES[0] / inner), Execution(force=force))
+    assert times(place / NAMES[0]) == before
+
+
 def test_all_attempts_of_a_fresh_call_know_it_by_one_id(tmp_path, states, monkeypatch, stub, here):
     """Also where the first attempt ended before it did anything."""
     orders, place = [], tmp_path / "out"

@@ -7,6 +7,7 @@ import pytest
 from run_worlds import run_json
 
 from geogp.commands.compare_runs import compare_runs
+from geogp.commands.output_files import WRITTEN_FILE
 from geogp.errors import RequestError
 from geogp.reports.words import estimate
 
@@ -24,7 +25,7 @@ def test_files_are_written_and_json_is_alone_on_standard_output(finished, other,
     printed = json.loads(told)
     assert printed.pop("comparison") == str(out)
     assert printed == json.loads((out / "compare.json").read_text("utf-8"))
-    names = ["compare.html", "compare.json", "compare.md", "compare.tex"]
+    names = [WRITTEN_FILE, "compare.html", "compare.json", "compare.md", "compare.tex"]
     assert sorted(path.name for path in out.iterdir()) == names
     assert printed["reference"] == finished.path.name
     for split, found in printed["splits"].items():
@@ -93,3 +94,17 @@ def test_an_unjudged_difference_has_no_error(finished, other, tmp_path):
         for stratum in split.strata.values():
             for one in stratum.differences["b[old]&c"].values():
                 assert estimate(one) == ("+0.0000" if one.error is None else "+0.0000 (0.0000)")
+
+
+@pytest.mark.parametrize("kind", ["finished", "plain", "counted", "tiered"])
+def test_every_kind_of_run_can_be_compared_and_shown(kind, finished, request, tmp_path, geogp):
+    run = shutil.copytree(request.getfixturevalue(kind).path, tmp_path / kind)
+    assert geogp("compare", run, run, "--out", tmp_path / "out", "--latex")[0] == 0
+    assert geogp("gallery", run, finished.path, "--out", tmp_path / "gallery")[0] == 0
+    code, _, told = geogp("report", run, "--gpkg")
+    assert code == 0, told
+    code, _, told = geogp("report", run, "--latex")
+    assert (code, "Leave --latex out" in told) == ((2, True) if kind == "tiered" else (0, False))
+    if kind in {"counted", "tiered"}:
+        code, _, told = geogp("compare", finished.path, run, "--out", tmp_path / "mixed")
+        assert (code, "expected runs of one target" in told) == (2, True)

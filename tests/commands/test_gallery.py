@@ -124,7 +124,7 @@ def test_refusals(folder, finished, tmp_path):
     path.write_text(json.dumps(held), "utf-8")
     with pytest.raises(DataError, match=r"expected a map in .*grid\.nc"):
         make_gallery([folder / "torn"], out=tmp_path / "page")
-    with pytest.raises(RequestError, match="a gallery needs a folder of its own"):
+    with pytest.raises(RequestError, match="geogp gallery needs a folder of its own"):
         make_gallery([finished.path], out=finished.path / "index")
     for name in ("first", "second <i>"):
         (folder / name / "run.json").write_text('{"metrics": {}}', "utf-8")

@@ -191,3 +191,13 @@ class TestRefusals:
     def test_requests_out_of_range(self, tmp_path, changes, message):
         with pytest.raises(RequestError, match=message):
             NextRequest(tmp_path, **changes)
+
+
+def test_the_areas_are_not_overwritten(finished, halves, tmp_path, geogp):
+    run = shutil.copytree(finished.path, tmp_path / "run")
+    gpd.read_parquet(halves).to_file(run / "next_tiles.geojson")
+    before = (run / "next_tiles.geojson").read_bytes()
+    by = f"{run / 'next_tiles.geojson'}:side"
+    code, _, told = geogp("next", run, "--tiles", 5, "--by", by, "--in", "West")
+    assert (code, "that geogp next does not write" in told) == (2, True)
+    assert (run / "next_tiles.geojson").read_bytes() == before

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 from run_worlds import edited_copy, run_json
 
+from geogp.commands.output_files import WRITTEN_FILE
 from geogp.commands.paper_figures import make_figures
 from geogp.commands.run_requests import FiguresRequest
 from geogp.errors import DataError, RequestError
@@ -71,7 +72,8 @@ def test_the_same_run_gives_the_same_files_and_stays_finished(
     assert code == 0
     assert set(told["captions"]) == set(NAMES)
     assert told["left_out"] == {}
-    assert {str(path) for path in (tmp_path / "elsewhere").iterdir()} == set(told["files"])
+    written = {str(path) for path in (tmp_path / "elsewhere").iterdir()}
+    assert written == {*told["files"], str(tmp_path / "elsewhere" / WRITTEN_FILE)}
     for first, second in zip(result.files, map(Path, told["files"]), strict=True):
         assert second.parent == tmp_path / "elsewhere"
         assert first.read_bytes() == second.read_bytes()
@@ -112,7 +114,8 @@ class TestNumbersOfTests:
         assert tuple(drawn.captions) == names
         expected = {f"{name}.{end}" for name in names for end in ("png", "pdf")} | {"captions.md"}
         assert {path.name for path in drawn.files} == expected
-        assert {path.name for path in drawn.files[0].parent.iterdir()} == expected
+        found = {path.name for path in drawn.files[0].parent.iterdir()}
+        assert found == expected | {WRITTEN_FILE}
         for path in drawn.files:
             if path.suffix == ".png":
                 with Image.open(path) as picture:
@@ -182,7 +185,7 @@ class TestRefusals:
     def test_the_folder_of_another_run(self, copy, plain):
         for beside in ((), (plain.path,)):
             request = FiguresRequest(copy.path, beside=beside, out=plain.path / "figures")
-            with pytest.raises(RequestError, match="a set of figures needs a folder of its own"):
+            with pytest.raises(RequestError, match="geogp figures needs a folder of its own"):
                 make_figures(request)
         assert not (plain.path / "figures").exists()
 

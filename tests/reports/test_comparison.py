@@ -371,6 +371,56 @@ def test_runs_of_something_else_are_refused(case, pair):
         compare([pair[0], replace(pair[1], run=structs.replace(pair[1].run, **changes))])
 
 
+@pytest.fixture(scope="module")
+def by_provider():
+    """A run by provider, with a row of each provider in every tile and quarter."""
+    north = predicted(world(), np.full(ROWS, 0.1)).assign(provider="North")
+    south = predicted(world(seed=1), np.full(ROWS, 0.2)).assign(provider="South")
+    names = [{"name": name, "rows": ROWS, "tests": ROWS} for name in ("North", "South")]
+    return run_of("both", pd.concat([north, south], ignore_index=True), providers=names)
+
+
+def of_provider(name, provider, rows, **changes):
+    """Return a run of the tests of one provider, or of all providers together."""
+    return run_of(name, rows, settings={"points_provider": provider, **changes})
+
+
+def test_the_rows_of_providers_are_kept_apart(by_provider):
+    shuffled = by_provider.predictions.sample(frac=1, random_state=0)
+    found = compare([by_provider, replace(by_provider, name="again", predictions=shuffled)])
+    split = found.splits["random"]
+    assert (split.n, split.beyond) == (2 * ROWS, {"both": 0, "again": 0})
+    figures = split.strata["all"].figures["again"]
+    assert figures["absolute_error"] == pytest.approx(0.15)
+    assert split.strata["all"].differences["again"]["log_score"].value == 0
+
+
+def test_a_run_of_one_provider_shares_the_rows_of_this_provider(by_provider):
+    south = predicted(world(seed=1), np.full(ROWS, 0.3))
+    split = compare([by_provider, of_provider("south", "South", south)]).splits["random"]
+    assert (split.n, split.beyond) == (ROWS, {"both": ROWS, "south": 0})
+    figures = split.strata["all"].figures
+    assert figures["both"]["absolute_error"] == pytest.approx(0.2)
+    assert figures["south"]["absolute_error"] == pytest.approx(0.3)
+
+
+def test_runs_of_other_tests_of_a_file_are_refused(by_provider):
+    """Also if some of their rows have the same measurements."""
+    rows = predicted(world(), np.full(ROWS, 0.1))
+    pooled = of_provider("pooled", None, rows)
+    north, south = (of_provider(name, name, rows) for name in ("North", "South"))
+    for runs, told in (
+        ([by_provider, pooled], r"found both: North, South; pooled: all providers together"),
+        ([north, pooled], r"found North: North; pooled: all providers together"),
+        ([by_provider, north, south], r"a common provider, found .* South: South"),
+    ):
+        with pytest.raises(RequestError, match=told):
+            compare(runs)
+    fast = of_provider("fast", None, rows, points_technology="5G")
+    with pytest.raises(RequestError, match=r"a common technology, found pooled: all; fast: 5G"):
+        compare([pooled, fast])
+
+
 def test_other_measurements_are_refused(pair):
     good, worse = pair
     other = worse.predictions.copy()
@@ -396,7 +446,9 @@ def test_no_common_row_is_refused_and_seeds_are_told(pair):
 def test_edited_and_incomplete_runs_are_refused(pair):
     good, worse = pair
     twice = pd.concat([worse.predictions, worse.predictions.iloc[:1]])
-    with pytest.raises(DataError, match=r"worse: expected each pair of tile and quarter.*found 1"):
+    with pytest.raises(
+        DataError, match=r"worse: expected each tile, quarter and provider.*found 1"
+    ):
         compare([good, replace(worse, predictions=twice)])
     short = worse.predictions.drop(columns="stratum")
     with pytest.raises(DataError, match=r"worse: .*lacks the columns stratum"):

@@ -231,9 +231,11 @@ class TestCommand:
         code, _, told = geogp("points", path)
         assert code == 3  # as a map of three tests
         assert "expected rows in each part of the split" in told
+        path.write_text("time,latitude,longitude,download_mbps\n")
         code, _, told = geogp("points", path, "--template")
         assert code == 2
-        assert "expected a new file" in told
+        assert "own.csv exists" in told
+        assert "choose another file" in told
 
     def test_the_file_is_described(self, geogp, drive):
         code, out, told = geogp("points", drive, "--columns", "time=when", "--units", "Mbps")

@@ -10,6 +10,8 @@ import xarray as xr
 from run_worlds import run_json
 from shapely.geometry import box
 
+from geogp.commands.compare_runs import compare_runs
+from geogp.commands.gallery import make_gallery
 from geogp.errors import RequestError
 from geogp.maps.page.page_layers import layer_json
 from geogp.maps.provider_layers import provider_tags
@@ -170,3 +172,44 @@ def test_a_layer_shows_the_name_of_its_provider_as_it_is():
     [view] = provider_views(grid, median)
     hint = layer_json(view, "tests", {}, grid["median_mbps_x"].values)["hint"]
     assert hint == f"The median of {name}, near its own measurements."
+
+
+@pytest.fixture(scope="module")
+def single(drive, tmp_path_factory):
+    out = tmp_path_factory.mktemp("single") / "single"
+    how = {"preset": "quick", "epochs": 1, "zoom": 14, "out": out}
+    return make_map(MapRequest(points=str(drive), provider="North Net", **how))
+
+
+@pytest.fixture(scope="module")
+def pooled(drive, tmp_path_factory):
+    out = tmp_path_factory.mktemp("pooled") / "pooled"
+    return make_map(MapRequest(points=str(drive), preset="quick", epochs=1, zoom=14, out=out))
+
+
+def test_runs_of_points_are_compared_where_they_share_rows(run, single, pooled, tmp_path):
+    """A run by provider against itself, against one provider, and against all tests together."""
+    same = compare_runs([run.path, run.path], out=tmp_path / "same", latex=True)
+    assert same.splits["random"].n == run.record.n["random"].test
+    own = same.splits["random"].strata["all"].figures[same.reference]
+    assert own["log_score"] == pytest.approx(run.record.metrics["random"]["all"].nll, abs=1e-9)
+    found = compare_runs([single.path, run.path], out=tmp_path / "one").splits["random"]
+    rows = open_run(run.path).predictions
+    assert found.n == (rows["provider"] == "North Net").sum() == single.record.n["random"].test
+    assert compare_runs([pooled.path, pooled.path], out=tmp_path / "pooled").splits
+    for other in (run, single):
+        with pytest.raises(RequestError, match=r"a common provider.*all providers together"):
+            compare_runs([other.path, pooled.path], out=tmp_path / "mixed")
+    assert not (tmp_path / "mixed").exists()
+
+
+def test_a_gallery_names_the_provider_of_a_map(run, single, pooled, tmp_path):
+    made = make_gallery([run.path, single.path, pooled.path], out=tmp_path)
+    assert len(made.runs) == 3
+    assert made.page.read_text("utf-8").count("map of North Net;") == 2
+
+
+def test_a_run_by_provider_has_a_table_tiles_and_figures(run, geogp):
+    assert geogp("report", run.path, "--latex", "--gpkg")[0] == 0
+    assert {"report.tex", "tiles.gpkg"} <= {path.name for path in run.path.iterdir()}
+    assert geogp("figures", run.path)[0] == 0

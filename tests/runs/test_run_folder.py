@@ -46,6 +46,7 @@ def test_what_was_written_later_goes_with_the_run_that_it_was_made_from(tmp_path
         folder.begin(note_of(RUN))
         folder.complete(writes("map.html"))
         later = ("report.tex", "areas_county.csv", "excursion_7_mbps.tif", "next_tiles.json")
+        later += ("providers_county_download_2023Q4.json",)
         left = sorted(path.name for path in folder.path.iterdir())
         assert left == ["map.html", "run.json"]
         for name in later:

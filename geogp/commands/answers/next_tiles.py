@@ -9,7 +9,9 @@ import numpy as np
 
 from geogp.commands.answers.run_answer import RunAnswer, reopened
 from geogp.commands.run_requests import NextRequest
+from geogp.errors import RequestError
 from geogp.files import write_bytes, write_text
+from geogp.geodata.places.region_choice import existing_path
 from geogp.maps.figures.numbered import numbered_figure
 from geogp.maps.target_quantities import quantity_of
 from geogp.runs.progress import ProgressListener
@@ -20,8 +22,15 @@ from geogp.runs.reopen import Reopened
 def choose_tiles(request: NextRequest, listener: ProgressListener | None = None) -> RunAnswer:
     """Choose the tiles to measure next, and write them into the run folder.
 
-    Raises the errors of `reopened` and `next_tiles`, and OutputError if a file cannot be written.
+    Raises the errors of `reopened` and `next_tiles`, RequestError if the areas are a file that
+    would be overwritten, and OutputError if a file cannot be written.
     """
+    areas = existing_path(request.by)
+    if areas is not None and areas.resolve() in {path.resolve() for path in _paths(request.run)}:
+        raise RequestError(
+            f"expected areas in a file that geogp next does not write, found {areas}. Copy the "
+            "file to another name."
+        )
     started = monotonic()
     sample = {"tests": request.tests, "devices": request.devices, "at": request.at}
     with reopened(request, listener, **sample) as opened:
@@ -32,10 +41,14 @@ def choose_tiles(request: NextRequest, listener: ProgressListener | None = None)
     return RunAnswer(files, found.table, described)
 
 
+def _paths(run: Path) -> tuple[Path, ...]:
+    return tuple(run / f"next_tiles.{end}" for end in ("geojson", "png", "json"))
+
+
 def _write(opened: Reopened, found: NextTiles, described: dict[str, Any]) -> tuple[Path, ...]:
     """Write a GeoJSON file, a figure and a JSON file; return their paths."""
     job, table = opened.job, found.table
-    paths = tuple(opened.path / f"next_tiles.{end}" for end in ("geojson", "png", "json"))
+    paths = _paths(opened.path)
     write_text(paths[0], found.frame.to_json(drop_id=True) + "\n")
     picture = numbered_figure(
         job.region,

@@ -19,7 +19,7 @@ from fsspec.implementations.arrow import ArrowFSWrapper
 from pyarrow.fs import S3FileSystem
 
 from geogp.errors import DataError, GeogpError, NetworkError, OutputError, RequestError, named
-from geogp.files import ELSEWHERE, read_json, write_bytes
+from geogp.files import ELSEWHERE, check_folder, read_json, write_bytes
 from geogp.geodata.store.addresses import s3_endpoint
 from geogp.records.record_reading import record_of
 from geogp.records.run_record import RunRecord
@@ -133,6 +133,11 @@ class Place:
         """Return the record of a finished run; None if no record can be read."""
         return run_in(self.read(name, file))
 
+    def holds_files(self, name: str) -> bool:
+        """Return whether a subfolder has files, other than of a run whose copying stopped."""
+        there = set(self.sizes(name)) - LOCK_FILES
+        return bool(there) and (COPYING_FILE not in there or RUN_FILE in there)
+
     def lacks(self, name: str, run: RunRecord) -> list[str]:
         """Return the files of a run that are missing in the batch folder, or have another size."""
         return files_of_wrong_size(self.sizes(name), run)
@@ -204,9 +209,5 @@ def run_in(content: bytes | None) -> RunRecord | None:
 
 def _folder(path: str) -> Place:
     where = Path(path).expanduser().resolve()
-    for place in (where, *where.parents):
-        if place.is_dir():
-            break
-        if place.exists():
-            raise RequestError(f"{place} is a file; --out needs a folder.")
+    check_folder(where)
     return Place(str(where), fsspec.filesystem("file"), where.as_posix(), local=True)

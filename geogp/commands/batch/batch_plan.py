@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from geogp.choices import check_settings, setting, settings_of
+from geogp.choices import FORCE_TOLD, check_settings, setting, settings_of
 from geogp.errors import RequestError, named
 from geogp.geodata.points.point_options import PointOptions
 from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES
@@ -114,6 +114,7 @@ class Execution:
     )
     scratch: Path | None = setting("Folder for temporary files of workers. Default: in the cache.")
     fresh: bool = setting("Start over, even if the folder already contains a batch.", default=False)
+    force: bool = setting(FORCE_TOLD, default=False)
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -26,7 +26,8 @@ class BatchRow(Struct, kw_only=True):
 
     `how` is ``made``, or ``kept`` if the run was already complete. Scores are for all test rows, by
     split: numbers have a coverage, and classes an accuracy. For a failed run, `error` is the
-    message and `kind` the kind of failure (see `kind_of`).
+    message and `kind` the kind of failure (see `kind_of`). If `own` is true, the batch may replace
+    a finished run in the folder: an earlier call made or kept it, or ``--fresh`` was given.
     """
 
     region: str
@@ -46,6 +47,7 @@ class BatchRow(Struct, kw_only=True):
     error: str | None = None
     kind: str | None = None
     warnings: list[str] = []
+    own: bool = False
 
     def take(self, run: RunRecord) -> None:
         """Copy scores, seconds and warnings from the run.json of a finished run."""
@@ -82,10 +84,12 @@ class BatchTable(Struct, kw_only=True):
     runs: dict[str, BatchRow] = {}
     national: dict[str, NationalRow] = {}
 
-    def add(self, run: PlannedRun) -> None:
+    def add(self, run: PlannedRun, *, fresh: bool) -> None:
         """Add a run as waiting; replace an earlier entry of the same run."""
         values = {name: getattr(run.request, name) for name in VARIED}
-        self.runs[run.name] = BatchRow(**values)
+        before = self.runs.get(run.name)
+        own = fresh or (before is not None and (before.own or before.state == "done"))
+        self.runs[run.name] = BatchRow(**values, own=own)
 
     def planned(self) -> dict[str, PlannedRun]:
         """Return the runs by folder name.
@@ -102,6 +106,22 @@ class BatchTable(Struct, kw_only=True):
     def write(self, place: Place) -> None:
         """Write batch.json; raise OutputError or NetworkError if it cannot be written."""
         place.write(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n", BATCH_FILE)
+
+
+class _BatchMark(Struct):
+    """The entries of batch.json in all versions of geogp."""
+
+    format: str
+    national: dict[str, Any] = {}
+
+
+def joined_groups(content: bytes | None) -> list[str] | None:
+    """Return the groups with joined files that a batch.json names; None for any other file."""
+    try:
+        held = msgspec.json.decode(content or b"", type=_BatchMark)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    return [*held.national] if held.format.startswith("geogp-batch-") else None
 
 
 def read_table(place: Place) -> BatchTable | None:

@@ -35,13 +35,15 @@ class WorkOrder:
     """A task for a worker: a run, the address of the batch folder, and the scratch folder.
 
     `fresh` is the id of a call of ``geogp batch --fresh``, which makes all runs of earlier calls
-    again. Each run folder stores the id of its call.
+    again. Each run folder stores the id of its call. If `keeps` is true, another finished run in
+    the run folder is an error; otherwise it is replaced.
     """
 
     run: PlannedRun
     place: str
     scratch: Path | None
     fresh: str | None = None
+    keeps: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def make_run(order: WorkOrder) -> WorkOutcome:
 
     If a run fails, its folder stays, and the next attempt continues from its checkpoints. If two
     workers get the same run, the second worker waits for the first. Raises the errors of `make_map`
-    and of `Place`.
+    and of `Place`, and RequestError for another run in the folder if `order.keeps` is true.
     """
     start, name, place = time.process_time(), order.run.name, open_place(order.place)
     base = Path(place.root) if place.local else scratch_folder(order.place, order.scratch)
@@ -84,9 +86,9 @@ def make_run(order: WorkOrder) -> WorkOutcome:
         if not place.local:
             _clean_up(base / name)
         job = replace(prepare(request, _WorkerProgress(name)), call=order.fresh)
-        if not _can_continue(job):
+        if not _can_continue(job, keeps=order.keeps and place.local):
             job = replace(job, request=replace(request, fresh=True))
-        how = _make(job) if place.local else _make_and_copy(job, place, name)
+        how = _make(job) if place.local else _make_and_copy(job, place, order)
     content = place.read(name, RUN_FILE)
     if content is None:
         raise OutputError(f"{place.show(name, RUN_FILE)} is missing, although it was written.")
@@ -106,18 +108,21 @@ def _make(job: Job) -> str:
         return "kept" if run_job(job).already_there else "made"
 
 
-def _make_and_copy(job: Job, place: Place, name: str) -> str:
+def _make_and_copy(job: Job, place: Place, order: WorkOrder) -> str:
     """Make a run and copy it to the remote batch folder, unless the run is already there."""
+    name = order.run.name
     held = place.record(name)
-    if (
-        held is not None
-        and job.call in {None, given(held.call, None)}
-        and same_map(held, identity_of(job))
-        and not place.lacks(name, held)
-    ):
-        how = "kept"
+    same = held is not None and same_map(held, identity_of(job))
+    if held is not None and same and job.call in {None, given(held.call, None)}:
+        how = "made" if place.lacks(name, held) else "kept"
     else:
         how = "made"
+    if how == "made":
+        if order.keeps and not same and place.holds_files(name):
+            raise RequestError(
+                f"{place.show(name)} contains another run or other files. Start over with "
+                "--fresh, or choose another place with --out."
+            )
         _make(job)
         job.listener.stage("copying")
         place.put_run(job.folder.path, name)
@@ -159,13 +164,18 @@ class _WorkerProgress(ProgressListener):
             self.stage(f"{text} {done}/{total} {note}".strip())
 
 
-def _can_continue(job: Job) -> bool:
-    """Return whether a job can continue from the files in its folder."""
+def _can_continue(job: Job, *, keeps: bool) -> bool:
+    """Return whether a job can continue from the files in its folder.
+
+    If `keeps` is true, raises the error for another finished run in the folder.
+    """
     try:
         job.folder.prepare()
         job.folder.finished(identity_of(job))
         begun_by = job.folder.call
     except (RequestError, DataError):
+        if keeps and (job.folder.path / RUN_FILE).exists():
+            raise
         return False
     return job.call in (None, begun_by)
 

@@ -1,6 +1,7 @@
 """Makes the runs of a batch on workers, records the results, and joins the finished runs."""
 
 from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from geogp.commands.batch.batch_table import (
     BatchRow,
     BatchTable,
     NationalRow,
+    joined_groups,
     read_table,
 )
 from geogp.commands.batch.batch_work import (
@@ -39,7 +41,16 @@ from geogp.commands.batch.cluster import (
     kind_of,
     workers,
 )
-from geogp.commands.batch.national import FOLDER, JoinedRun, bands_of, join_runs, tiles_joined
+from geogp.commands.batch.national import (
+    FOLDER,
+    NATIONAL_FILES,
+    JoinedRun,
+    bands_of,
+    join_runs,
+    joined_runs,
+    tiles_joined,
+)
+from geogp.commands.output_files import OutputFiles
 from geogp.errors import DataError, NetworkError, OutputError, RequestError, named
 from geogp.runs.locks import lock_folder
 from geogp.runs.progress import ProgressListener
@@ -91,7 +102,8 @@ def make_batch(
     records the result of each run. If `request` is None, all runs in batch.json are continued.
 
     Raises RequestError if the request is not possible, there is no batch to continue, the batch in
-    the folder has other settings, or another process is using the folder. Raises DataError,
+    the folder has other settings, another process is using the folder, or a file may not be
+    overwritten (see `check_output`). Raises DataError,
     NetworkError or OutputError if boundaries, batch.json, `place` or the scheduler cannot be used.
     After KeyboardInterrupt, the same call continues the batch.
     """
@@ -99,6 +111,8 @@ def make_batch(
     where = open_place(place)
     check_scratch(execution.scratch, where)
     runs = [] if request is None else runs_of(request)
+    if request is not None:
+        check_output(where, runs, force=execution.force)
     held = Path(where.root)
     if not where.local:
         listener.stage(
@@ -116,14 +130,38 @@ def make_batch(
             runs = list(table.planned().values())
         else:
             table = _table_for(where, shared_settings(request, runs[0]), fresh=execution.fresh)
-        for run in runs:
-            table.add(run)
-        return _Batch(where, table, [run.name for run in runs], execution, listener).make_runs()
+        return _Batch(where, table, runs, execution, listener).make_runs()
+
+
+def check_output(where: Place, runs: Sequence[PlannedRun], *, force: bool) -> None:
+    """Raise RequestError if batch.json or the joined files would overwrite other files.
+
+    `force` allows files that are neither inputs nor in a run folder. Each run folder is checked
+    when its run is made.
+    """
+    request = runs[0].request
+    places = request.source, request.boundaries, request.strata
+    reads = (*places, *request.layers, *request.covariates)
+    groups = joined_groups(where.read(BATCH_FILE))
+    files: dict[tuple[str, ...], bool] = {(BATCH_FILE,): groups is not None}
+    for group in dict.fromkeys(run.group for run in runs):
+        own = group in (groups or ()) or joined_runs(where, group) is not None
+        files |= {(FOLDER, group, name): own for name in NATIONAL_FILES}
+    for parts, own in files.items():
+        if where.local:
+            path = Path(where.root, *parts)
+            OutputFiles("batch", [path], reads=reads, own=own, force=force)
+        elif not (own or force) and where.read(*parts) is not None:
+            raise RequestError(
+                f"{where.show(*parts)} exists, and geogp batch did not write it. To overwrite it, "
+                "add --force, or choose another place with --out."
+            )
 
 
 def _table_for(where: Place, settings: dict[str, Any], *, fresh: bool) -> BatchTable:
     """Return the table in batch.json, or a new table; raise RequestError if settings differ."""
-    table = None if fresh else read_table(where)
+    begun = joined_groups(where.read(BATCH_FILE)) is not None  # else a file of the user (--force)
+    table = read_table(where) if begun and not fresh else None
     if table is None:
         return BatchTable(settings=settings)
     if table.settings != settings:
@@ -142,15 +180,17 @@ class _Batch:
         self,
         place: Place,
         table: BatchTable,
-        names: list[str],
+        runs: list[PlannedRun],
         execution: Execution,
         listener: ProgressListener,
     ) -> None:
         self._place, self._table, self._execution = place, table, execution
         self._listener = listener
+        for run in runs:
+            table.add(run, fresh=execution.fresh)
         self._fresh = uuid4().hex if execution.fresh else None
         self._planned: dict[str, PlannedRun] = table.planned()
-        self._rows = {name: table.runs[name] for name in names}
+        self._rows = {run.name: table.runs[run.name] for run in runs}
 
     def make_runs(self) -> BatchResult:
         device = next(iter(self._planned.values())).request.device
@@ -204,7 +244,8 @@ class _Batch:
         row, execution = self._rows[name], self._execution
         row.state, row.attempts = "running", row.attempts + 1
         self._tell(name, "begun" if row.attempts == 1 else f"started again ({row.attempts})")
-        return WorkOrder(self._planned[name], self._place.address, execution.scratch, self._fresh)
+        run, place = self._planned[name], self._place.address
+        return WorkOrder(run, place, execution.scratch, self._fresh, keeps=not row.own)
 
     def _ended(self, name: str, future: Future[WorkOutcome]) -> bool:
         """Record the result of a run; return whether to repeat the run."""
@@ -237,8 +278,12 @@ class _Batch:
         row.state, row.error, row.kind = "done", None, None
 
     def _tell(self, name: str, text: str) -> None:
-        """Report a change, and write batch.json; a network failure is only reported."""
+        """Report a change, and write batch.json."""
         self._listener.stage(f"[{self._done}/{len(self._rows)}] {name}: {text}")
+        self._save()
+
+    def _save(self) -> None:
+        """Write batch.json; a network failure is only reported."""
         try:
             self._table.write(self._place)
         except NetworkError as error:
@@ -262,6 +307,7 @@ class _Batch:
         if row.tiles is not None:
             return
         self._listener.stage(f"joining {len(found)} runs: {FOLDER}/{group}")
+        self._save()  # then the files of a stopped join count as files of the batch
         scratch, bands = self._execution.scratch, bands_of(members[0].request.target)
         for _ in range(self._execution.retries + 1):
             future = pool.executor.submit(

@@ -102,15 +102,25 @@ def join_runs(
 
 def tiles_joined(place: Place, group: str, found: dict[str, JoinedRun]) -> int | None:
     """Return the number of tiles of the joined table; None if it contains other runs."""
-    if not set(NATIONAL_FILES) <= set(place.sizes(FOLDER, group)):
+    held = joined_runs(place, group)
+    if held is None or held[0] != [run.mark for run in found.values()]:
+        return None
+    return held[1] if set(NATIONAL_FILES) <= set(place.sizes(FOLDER, group)) else None
+
+
+def joined_runs(place: Place, group: str) -> tuple[list[str], int] | None:
+    """Return the digests of the runs in a joined table, and its number of tiles.
+
+    Returns None if there is no such table, or if it is damaged or of an earlier version.
+    """
+    if TABLE_FILE not in place.sizes(FOLDER, group):
         return None
     with place.opened(FOLDER, group, TABLE_FILE) as stream:
         try:
             held = parquet.read_metadata(stream)
-            marks = json.loads(held.metadata[b"geogp"])["marks"]
+            return json.loads(held.metadata[b"geogp"])["marks"], held.num_rows
         except (pa.ArrowException, *_ODD):
-            return None  # damaged, or of an earlier version
-    return held.num_rows if marks == [run.mark for run in found.values()] else None
+            return None
 
 
 @contextmanager

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from geogp.commands.data_requests import PointsRequest
+from geogp.commands.output_files import OutputFiles
 from geogp.errors import RequestError
-from geogp.files import write_text
 from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.points.point_checks import extent_km, mistakes
 from geogp.geodata.points.point_tests import PointTests
@@ -30,12 +30,12 @@ time,latitude,longitude,download_mbps,upload_mbps,latency_ms,provider,technology
 
 
 def write_template(request: PointsRequest) -> dict[str, Any]:
-    """Write `TEMPLATE` to a new CSV file; raise RequestError if the file exists."""
+    """Write `TEMPLATE` to a CSV file; raise RequestError for another file (see `OutputFiles`)."""
     path = request.file
-    if path.exists() or path.suffix.lower() != ".csv":
-        found = "which exists already" if path.exists() else "found another ending"
-        raise RequestError(f"expected a new file that ends in .csv, {found}: {path}.")
-    write_text(path, TEMPLATE)
+    if path.suffix.lower() != ".csv":
+        raise RequestError(f"expected a file that ends in .csv, found another ending: {path}.")
+    output = OutputFiles("points", [path], force=request.force, cure="choose another file")
+    output.write(path, TEMPLATE.encode())
     return {"template": str(path), "columns": TEMPLATE.partition("\n")[0].split(",")}
 
 

@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 
 from geogp.choices import settings_of
 from geogp.commands.answers.run_answer import RunAnswer
+from geogp.commands.output_files import OutputFiles
 from geogp.commands.run_requests import AtRequest
 from geogp.errors import DataError, RequestError, quoted
 from geogp.estimators.stored_estimators import load_with_notes
-from geogp.files import write_text
 from geogp.geodata.points.cell_places import NO_POSITION, read_places
 from geogp.geodata.points.point_options import TableOptions
 from geogp.geodata.points.point_table import Floats, read_point_table
 from geogp.geodata.points.row_review import RowReview
 from geogp.geodata.tiles.quadkeys import NORTHMOST
-from geogp.maps.csv_tables import write_csv
+from geogp.maps.csv_tables import csv_content
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.progress import ProgressListener
 from geogp.runs.questions.place_answers import PlaceAnswers, place_answers
@@ -39,12 +39,15 @@ def answer_at(request: AtRequest, listener: ProgressListener | None = None) -> R
     """Predict at the places of a request, in their order; write --out if it is given.
 
     The run folder is locked, and gets no file. Raises RequestError if the text is neither a place
-    nor a file, if the place lies outside the region, if there is no finished run, or if another
-    process is using the run. Raises DataError with line numbers if coordinates of a file are
-    missing or wrong. Raises the other errors of `place_answers`, and OutputError if --out cannot be
-    written.
+    nor a file, if the place lies outside the region, if there is no finished run, if another
+    process is using the run, or if --out may not be overwritten (see `OutputFiles`). Raises
+    DataError with line numbers if coordinates of a file are missing or wrong. Raises the other
+    errors of `place_answers`, and OutputError if --out cannot be written.
     """
     listener = listener or ProgressListener()
+    files = () if request.out is None else (request.out,)
+    inputs = request.place, request.source, request.boundaries
+    output = OutputFiles("at", files, reads=inputs, runs=[request.run], force=request.force)
     places = _read_places(request)
     for note in places.notes:
         listener.stage(note)
@@ -69,13 +72,13 @@ def answer_at(request: AtRequest, listener: ProgressListener | None = None) -> R
         "without_position": int((~known).sum()),
         "outside": len(found.outside),
     }
-    files = () if request.out is None else (request.out,)
     answer = RunAnswer(files, answers, described)
-    if request.out is not None and request.out.suffix.lower() == ".csv":
-        write_csv(request.out, answers)
-    elif request.out is not None:
-        text = json.dumps(answer.described_with("answers"), indent=1, allow_nan=False)
-        write_text(request.out, text + "\n")
+    for file in files:
+        if file.suffix.lower() == ".csv":
+            output.write(file, csv_content(answers))
+        else:
+            text = json.dumps(answer.described_with("answers"), indent=1, allow_nan=False)
+            output.write(file, f"{text}\n".encode())
     return answer
 
 

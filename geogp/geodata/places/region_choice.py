@@ -4,6 +4,7 @@ A file of polygons is given as ``FILE``, ``FILE:COLUMN`` or ``FILE:COLUMN=VALUE`
 several layers, the name of one follows the file: ``FILE:LAYER``, ``FILE:LAYER:COLUMN`` and so on.
 """
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from geogp.choices import one_of
 from geogp.errors import RequestError, quoted
 from geogp.geodata.places.state_names import check_public_state
-from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES, absolute_place
+from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES, absolute_place, is_address
 
 if TYPE_CHECKING:
     from shapely.geometry.base import BaseGeometry
@@ -149,3 +150,11 @@ def absolute_name(text: str) -> str:
     path, rest = file_and_rest(text)
     place = path.parent.resolve() / path.name
     return str(place) if rest is None else f"{place}:{rest}"
+
+
+def existing_path(text: str) -> Path | None:
+    """Return the path in ``FOLDER``, ``FILE`` or ``FILE:REST``; None if there is no such path."""
+    if is_address(text) or "\0" in text:
+        return None
+    path = file_and_rest(os.path.expanduser(text))[0]  # noqa: PTH111 - keeps `~nobody`
+    return path if path.exists() else None

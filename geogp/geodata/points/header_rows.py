@@ -51,10 +51,9 @@ def table_of(path: Path, rows: Sequence[Row], known: Callable[[str], bool], unit
     header = [cell.strip() for cell in rows[place].cells]
     header[0] = header[0].lstrip("#").strip()
     width, body = len(header), [row for row in rows[place + 1 :] if not _is_comment(row)]
-    if body and Counter(len(row.cells) for row in body).most_common(1)[0][0] == width + 1:
-        first = [row.cells[0].strip().strip('"') for row in body[:SEARCHED]]
-        if header[-1] and len(set(first)) == len(first):  # R writes no name for the rows' names
-            header, width = ["", *header], width + 1
+    longer = body and Counter(len(row.cells) for row in body).most_common(1)[0][0] == width + 1
+    if longer and header[-1] and _are_row_names([row.cells[0] for row in body]):
+        header, width = ["", *header], width + 1
     comments = len(rows) - place - 1 - len(body)
     notes = [f"names in {unit} {rows[place].line}"]
     if place:
@@ -116,6 +115,13 @@ def _may_be_names(cells: Sequence[str]) -> bool:
     held = [cell for cell in _stripped(cells) if cell]
     numbers = [cell for cell in held if re.fullmatch(r"[+-]?[\d.,:/\s-]*\d[\d.,:/\s-]*", cell)]
     return len(held) >= max(1, len(cells) / 2) and not numbers
+
+
+def _are_row_names(cells: Sequence[str]) -> bool:
+    """Return whether cells are names of rows, which R writes without a name: 1, 2, 3 or texts."""
+    texts = [cell.strip().strip('"') for cell in cells]
+    counted = [str(number) for number in range(1, len(texts) + 1)]
+    return texts == counted or not any(re.match(r"[+-]?[\d.]", text) for text in texts)
 
 
 def _bare(cell: str) -> str:

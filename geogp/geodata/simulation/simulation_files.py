@@ -24,6 +24,8 @@ from geogp.geodata.tiles.tile_files import GEOMETRY, QUADKEY, VALUES, tile_file
 
 ROW_GROUP = 2048  # number of rows of a row group in Ookla's files
 
+_OTHERS = ("truth.parquet", "simulation.json")
+
 _STEPS = 2.0**14  # true values are stored in steps of 1 / _STEPS
 
 _CRS = 4269  # NAD83, as in the Census Bureau's files
@@ -55,14 +57,21 @@ def write_simulation(
     Other files in the folder are not changed. Raises OutputError if a file cannot be written.
     """
     contents = dict(_tile_files(simulation))
-    contents["truth.parquet"] = compact_table(simulation.truth)
+    truth, description = _OTHERS
+    contents[truth] = compact_table(simulation.truth)
     contents |= _boundary_files(region)
     paths = []
     for name, content in contents.items():
         write_bytes(folder / name, content)
         paths.append(folder / name)
-    write_text(folder / "simulation.json", _description(simulation, region, made_up_towns))
-    return [*paths, folder / "simulation.json"]
+    write_text(folder / description, _description(simulation, region, made_up_towns))
+    return [*paths, folder / description]
+
+
+def simulation_files(service: str, quarters: Sequence[int], region: Region) -> list[str]:
+    """Return the names of the files that `write_simulation` may write."""
+    tiles = [tile_file(service, quarter) for quarter in quarters]
+    return [*tiles, *_OTHERS, *_boundary_files(region)]
 
 
 def tile_polygons(codes: quadkeys.Codes) -> NDArray[np.object_]:

@@ -1,7 +1,7 @@
 """Scores of several runs on their common test rows, and differences between the runs.
 
-Rows are joined by split, quadkey, quarter and fold, never by their order. One run is the reference;
-a difference is computed row by row, as run minus reference.
+Rows are joined by split, quadkey, quarter, fold and provider, never by their order. One run is the
+reference; a difference is computed row by row, as run minus reference.
 """
 
 import json

@@ -21,7 +21,7 @@ from geogp.evaluation.scores import TOLERANCE
 from geogp.evaluation.splits.split_names import SPLITS
 from geogp.geodata.places.stratum_column import ALL
 from geogp.geodata.tiles.targets import TARGETS
-from geogp.records.run_record import RunRecord
+from geogp.records.run_record import RunRecord, RunSettings, given
 
 _LEVELS = (50, 80, 90, 95)
 
@@ -70,7 +70,10 @@ def score_names(target: str) -> ScoreNames:
     return CLASSES if TARGETS[target].classes else NUMBERS
 
 
-_KEYS = ("quadkey", "quarter", "fold")
+TOGETHER = "all providers together"
+"""The providers of a run that pools their tests, in words."""
+
+_KEYS = ("quadkey", "quarter", "fold", "provider")
 _SAME = ("target", "service", "region")
 _ORDER = sorted(SPLITS, key=lambda name: SPLITS[name].flatters)
 _STORED = {"log_score": "nll", "crps": "crps", "brier": "brier"}
@@ -88,8 +91,8 @@ class RunContent:
 def check_comparable(runs: Sequence[RunContent]) -> None:
     """Raise an error if runs cannot be compared.
 
-    Raises RequestError if targets, services or regions differ, or only some runs predict counts.
-    Raises DataError if columns are missing.
+    Raises RequestError if targets, services, regions or technologies differ, if the runs have no
+    provider in common, or only some runs predict counts. Raises DataError if columns are missing.
     """
     for one in runs:
         try:
@@ -114,18 +117,52 @@ def check_comparable(runs: Sequence[RunContent]) -> None:
                 f"{one.name}: the probability of a count cannot be compared with a density."
             )
 
+    _check_points(runs)
+
+
+def _check_points(runs: Sequence[RunContent]) -> None:
+    """Raise RequestError if runs of files of tests use tests of other kinds."""
+    settings = {one.name: given(one.run.settings, RunSettings()) for one in runs}
+    technologies = {name: found.points_technology or "all" for name, found in settings.items()}
+    providers = {one.name: _providers(one.run) for one in runs}
+    shown = {name: ", ".join(found) or TOGETHER for name, found in providers.items()}
+    apart = not set.intersection(*(set(found or [""]) for found in providers.values()))
+    for what, found, wrong in (
+        ("technology", technologies, len(set(technologies.values())) > 1),
+        ("provider", shown, apart),
+    ):
+        if wrong:
+            listed = "; ".join(f"{name}: {value}" for name, value in found.items())
+            raise RequestError(
+                f"expected runs with a common {what}, found {listed}. Their test rows are "
+                f"different measurements. Compare runs of the same {what}."
+            )
+
+
+def _providers(run: RunRecord) -> list[str]:
+    """Return the providers whose tests a run keeps apart; none if all tests are pooled."""
+    single = given(run.settings, RunSettings()).points_provider
+    return [one.name for one in given(run.providers, [])] or ([single] if single else [])
+
 
 def table_of(one: RunContent) -> pd.DataFrame:
-    """Return test predictions, indexed by quadkey, quarter and fold (0 in runs without folds)."""
+    """Return test predictions, indexed by quadkey, quarter, fold and provider.
+
+    The fold is 0 in runs without folds; the provider is "" in runs of pooled tests.
+    """
     table = one.predictions.copy()
+    if "provider" in table:
+        table["provider"] = table["provider"].astype(str)
+    else:
+        table["provider"] = next(iter(_providers(one.run)), "")
     table["fold"] = table["fold"].astype(np.int64) if "fold" in table else 0
     table["quadkey"], table["quarter"] = table["quadkey"].astype(str), table["quarter"].astype(str)
     twice = int(table.duplicated(["split", *_KEYS]).sum())
     if twice:
         raise DataError(
-            f"{one.name}: expected each pair of tile and quarter at most once per fold of a split, "
-            f"found {twice} repeated rows. Was test_predictions.parquet edited? Run `geogp map` "
-            "again with --fresh."
+            f"{one.name}: expected each tile, quarter and provider at most once per fold of a "
+            f"split, found {twice} repeated rows. Was test_predictions.parquet edited? Run "
+            "`geogp map` again with --fresh."
         )
     odd = sorted(set(table["split"]) - set(SPLITS))
     if odd:

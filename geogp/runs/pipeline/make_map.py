@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from msgspec import UNSET, UnsetType, convert
+from msgspec import UNSET, UnsetType, convert, to_builtins
 from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
@@ -77,7 +77,7 @@ from geogp.runs.run_folder import (
     read_predictions,
     read_run_record,
 )
-from geogp.runs.run_identity import flat_settings
+from geogp.runs.run_identity import flat_settings, input_paths
 from geogp.runs.run_names import RUN_FILE
 from geogp.runs.run_pages import show_answers, write_pages
 from geogp.runs.settings import MapRequest
@@ -134,6 +134,7 @@ def run_job(job: Job) -> RunResult:
     """Make the map of a job, whose folder the caller has locked; see `make_map`."""
     request, folder, identity = job.request, job.folder, identity_of(job)
     folder.check()  # another process may have changed the folder since `prepare`
+    folder.check_inputs(input_paths(to_builtins(identity.settings)))
     folder.prepare(fresh=request.fresh)
     with arithmetic(precision=request.precision):
         held = None if request.fresh else folder.finished(identity)
