@@ -16,8 +16,8 @@ class MapSettings(TypedDict, total=False):
 
     source: str
     boundaries: str | None
-    region_name: str | None
     crs: str | None
+    region_name: str | None
     urban_vintage: str
     strata: str | None
     points: str | None
