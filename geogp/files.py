@@ -86,11 +86,18 @@ def writing(path: Path, cure: str = ELSEWHERE) -> Iterator[BinaryIO]:
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
-            beside.chmod(0o644)
+            beside.chmod(0o666 & ~_umask())
             beside.replace(path)
         except BaseException:
             beside.unlink(missing_ok=True)
             raise
+
+
+def _umask() -> int:
+    """Return the permissions that new files of the user do not get."""
+    found = os.umask(0o077)  # the only way to ask; what is written meanwhile is private
+    os.umask(found)
+    return found
 
 
 def write_text(path: Path, content: str) -> None:
@@ -106,7 +113,7 @@ def write_folder(path: Path, write: Callable[[Path], object]) -> None:
     """
     with _folder_beside(path) as beside:
         write(beside)
-        beside.chmod(0o755)
+        beside.chmod(0o777 & ~_umask())
         remove(path)
         beside.replace(path)
 

@@ -31,9 +31,17 @@ def test_makes_the_folders_it_needs(tmp_path):
     assert path.read_bytes() == "São Tomé €\n".encode()
 
 
-def test_others_may_read_it(tmp_path):
-    write_bytes(tmp_path / "a", b"1")
-    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o644
+@pytest.mark.parametrize("umask", [0o022, 0o002, 0o077])
+def test_others_may_read_what_the_umask_lets_them(tmp_path, umask):
+    before = os.umask(umask)
+    try:
+        write_bytes(tmp_path / "a", b"1")
+        write_folder(tmp_path / "b", lambda folder: write_text(folder / "c", "1"))
+        assert os.umask(umask) == umask
+    finally:
+        os.umask(before)
+    for name, most in (("a", 0o666), ("b", 0o777), ("b/c", 0o666)):
+        assert (tmp_path / name).stat().st_mode & 0o777 == most & ~umask
 
 
 @pytest.mark.parametrize(
@@ -146,7 +154,6 @@ def test_folders_are_whole_or_untouched(tmp_path):
     for name in ("first", "second"):
         write_folder(path, lambda folder, name=name: write_text(folder / name, name))
         assert _names(path) == [name]
-    assert path.stat().st_mode & 0o777 == 0o755
 
     def stopped(folder):
         write_text(folder / "third", "")

@@ -7,7 +7,7 @@ import geopandas as gpd
 
 from geogp.choices import one_of
 from geogp.geodata.places.region import Region
-from geogp.geodata.places.region_choice import RegionChoice
+from geogp.geodata.places.region_choice import RegionChoice, file_and_rest
 from geogp.geodata.places.stratum_column import stratum_column
 from geogp.geodata.store.addresses import PUBLIC_SOURCE
 from geogp.geodata.store.sources import open_source
@@ -64,7 +64,7 @@ def read_region(
         empty, overlap, or do not cover the region.
     """
     text = str(name)
-    own = isinstance(name, Path) or Path(text.rpartition(":")[0] or text).is_file()
+    own = isinstance(name, Path) or file_and_rest(text)[0].is_file()
     found = RegionChoice(
         region=None if own else text,
         file=text if own else None,

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 
 from geogp.errors import RequestError, named
+from geogp.geodata.places.region_choice import file_and_rest
 from geogp.runs.open_run import Run, open_run
 from geogp.runs.pipeline import make_map as pipeline
 from geogp.runs.progress import ProgressListener
@@ -113,9 +114,7 @@ def make_map(
             f"settings are region, out, {', '.join(MapSettings.__annotations__)}."
         )
     text = None if region is None else str(region)
-    own = isinstance(region, Path) or (
-        text is not None and Path(text.rpartition(":")[0] or text).is_file()
-    )
+    own = isinstance(region, Path) or (text is not None and file_and_rest(text)[0].is_file())
     request = MapRequest(
         region=None if own else text,
         region_file=text if own else None,

@@ -137,7 +137,49 @@ def test_refusals(opened, halves, tmp_path):
         tile_weights(opened, "cows", f"{halves}:side")
     with pytest.raises(RequestError, match=r"no file .*none\.tif: expected a GeoTIFF of weights"):
         tile_weights(opened, str(tmp_path / "none.tif"), None)
-    for value in (0.0, -1.0):
-        path = raster(tmp_path / "bad.tif", np.full((4, 4), value), opened.job.region)
-        with pytest.raises(DataError, match=r"expected weights of 0 or more in .*bad\.tif"):
+    half = np.repeat([[1.0], [-9999.0]], 40, axis=0)
+    for values, told in (
+        (np.zeros((4, 4)), r"0 or more in .*bad\.tif, .* found only 0\."),
+        (np.full((4, 4), -1.0), r"negative values in 100\.0% of the region \("),
+        (half, r"0 or more in .*bad\.tif, .* negative values in \d\d\.\d% of the region \("),
+        (np.full((4, 4), np.nan), r"found none in Demo: the raster is of another place, or"),
+        (np.full((4, 4), np.inf), r"found none in Demo: the raster is of another place, or"),
+        (np.full((4, 4), 1e308), r"expected values up to 1e\+30 in .*bad\.tif"),
+    ):
+        path = raster(tmp_path / "bad.tif", values, opened.job.region)
+        with pytest.raises(DataError, match=told):
             tile_weights(opened, path, None)
+
+
+@pytest.mark.parametrize("missing", [np.nan, np.inf])
+def test_places_without_weights_are_told_with_their_share(opened, tmp_path, missing):
+    values = np.repeat([[1.0] * 40 + [missing] * 40], 80, axis=0)
+    path = raster(tmp_path / "half.tif", values, opened.job.region)
+    weights = tile_weights(opened, path, None)
+    km2 = tile_areas_km2(opened.tiles.centres[1], opened.tiles.zoom)
+    share = 1 - weights.sum() / km2.sum()
+    assert 0.3 < share < 0.7
+    told = "half.tif has no finite value (outside the raster, without data, or infinite) in "
+    assert any(f"{told}{share:.1%} of the region (" in text for text in opened.job.warnings)
+
+
+def test_weights_that_hardly_count_are_told_with_their_share(opened, tmp_path):
+    """Values like 1e-38 stand for missing data in some rasters."""
+    values = np.repeat(np.repeat([[1.0], [1e-38]], 40, axis=0), 40, axis=1)
+    path = raster(tmp_path / "few.tif", values, opened.job.region)
+    weights = tile_weights(opened, path, None)
+    assert (weights > 0).all()
+    (told,) = [text for text in opened.job.warnings if "few.tif" in text]
+    assert "below 1e-20 of the largest weight, in 48.7% of the region (" in told
+    values[:] = 1e-38
+    path = raster(tmp_path / "all.tif", values, opened.job.region)
+    km2 = tile_areas_km2(opened.tiles.centres[1], opened.tiles.zoom)
+    np.testing.assert_allclose(tile_weights(opened, path, None), 1e-38 * km2, rtol=1e-6)
+
+
+def test_values_of_polygons_that_are_no_numbers_are_refused(opened, halves, tmp_path):
+    table = gpd.read_parquet(halves)
+    for value, told in ((np.inf, "infinite values in"), (np.nan, "no number in")):
+        table.assign(people=[value, 1.0, 1.0]).to_parquet(tmp_path / "bad.parquet")
+        with pytest.raises(DataError, match=rf"{told} \d\d\.\d% of the region"):
+            tile_weights(opened, "people", f"{tmp_path / 'bad.parquet'}:side")

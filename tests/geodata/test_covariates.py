@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import rasterio
+import torch
 
 from geogp import DataError, RequestError, read_covariate
 from geogp.geodata.covariates import raster_covariate
@@ -170,13 +171,26 @@ def test_files_that_are_refused(tmp_path):
     points.assign(value=1.0).to_csv(tmp_path / "same.csv")
     points.assign(latitude=100.0).to_csv(tmp_path / "metres.csv")
     points.assign(quarter="last year").to_csv(tmp_path / "when.csv")
+    value = points.value.where(points.index != 1, np.inf)
+    points.assign(value=value).to_csv(tmp_path / "inf.csv")
+    points.assign(value=1e300 * points.value).to_csv(tmp_path / "huge.csv")
+    points.assign(longitude=-66.0, latitude=18.0).to_csv(tmp_path / "place.csv")
+    points.to_csv(tmp_path / "semicolon.csv", sep=";", index=False)
+    points[:0].to_csv(tmp_path / "empty.csv")
+    (tmp_path / "nothing.csv").touch()
     (tmp_path / "other.tif").write_text("II, but not a TIFF")
     write_raster(tmp_path / "bare.tif", cells, crs=None)
     write_raster(tmp_path / "bands.tif", cells, count=2)
     (tmp_path / "cut.tif").write_bytes((tmp_path / "bare.tif").read_bytes()[:60])
     for name, match in {
-        "no.csv": "expected the columns longitude, latitude, value in .*no.csv, found no value",
-        "gap.csv": "expected finite numbers in the column value .* found 1 other values",
+        "no.csv": "expected the columns longitude, latitude, value in .*no.csv, .* found no value",
+        "gap.csv": "expected finite numbers .* found 1 other values, the first nan in row 1;",
+        "inf.csv": "expected finite numbers .* the first inf in row 2;",
+        "huge.csv": r"expected finite numbers up to 1e\+30 .* found 300 other values",
+        "place.csv": r"place\.csv cannot be used as a covariate: .* found 300 points at 1 places",
+        "semicolon.csv": r"separated by commas, .* The columns are longitude;latitude;quarter;",
+        "empty.csv": "expected from 1 to 5,000,000 points",
+        "nothing.csv": "cannot be read as CSV",
         "text.csv": "expected numbers in the column value",
         "same.csv": "expected points with different values at two places or more",
         "metres.csv": "in degrees",
@@ -188,7 +202,8 @@ def test_files_that_are_refused(tmp_path):
     }.items():
         with pytest.raises(DataError, match=match):
             read_covariate(tmp_path / name)
-    for name in ("none.tif", "points.xlsx"):
+    (tmp_path / "folder.tif").mkdir()
+    for name in ("none.tif", "points.xlsx", "folder.tif"):
         with pytest.raises(RequestError, match=r"ends in \.tif, .*found .*not a file"):
             read_covariate(tmp_path / name)
 
@@ -250,3 +265,33 @@ def test_longitudes_of_a_raster_may_run_from_0_to_360(tmp_path):
     )
     found = read_covariate(path).at([-65.0, 295.0, 15.0], [5.0, 5.0, 5.0])
     assert found.value == pytest.approx([29.0, 29.0, 1.0])
+
+
+@pytest.mark.parametrize("marker", [3.4e38, -3.4e38])
+def test_values_that_mark_missing_data_are_declared_or_refused(tmp_path, marker):
+    cells = np.ones((30, 40), np.float32)
+    cells[:10] = marker
+    declared = read_covariate(write_raster(tmp_path / "a.tif", cells, nodata=cells[0, 0]))
+    assert declared.at(-66.7, 18.15).value == 1
+    with pytest.raises(DataError, match=r"up to 1e\+30 in .*b\.tif, .* declare it as the value"):
+        read_covariate(write_raster(tmp_path / "b.tif", cells)).at(
+            np.linspace(-66.8, -66.6, 200), np.full(200, 18.3)
+        )
+
+
+def test_means_of_equal_cells_are_equal(tmp_path):
+    covariate = read_covariate(write_raster(tmp_path / "a.tif", np.full((30, 40), 0.7)))
+    found = covariate.at(np.linspace(-66.8, -66.6, 99), np.linspace(18.15, 18.3, 99)).value
+    assert set(found) == {0.7}
+
+
+def test_values_below_the_normal_range_are_read_as_they_are(tmp_path):
+    """An answer flushes denormal numbers to 0."""
+    cells = np.full((30, 40), 1e-38, np.float32)
+    covariate = read_covariate(write_raster(tmp_path / "a.tif", cells))
+    torch.set_flush_denormal(True)
+    try:
+        found = covariate.at([-66.7], [18.2]).value
+    finally:
+        torch.set_flush_denormal(False)
+    np.testing.assert_allclose(found, 1e-38, rtol=1e-6, atol=0)

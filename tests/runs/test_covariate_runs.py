@@ -187,6 +187,17 @@ def test_a_raster_of_another_region_is_refused(world, tmp_path):
         make_map(world.request(tmp_path / "run", covariates=(str(tmp_path / "far.tif"),)))
 
 
+def test_a_raster_of_a_part_is_told_with_its_share(world):
+    west, south, east, north = simple_region().bounds
+    table = pd.DataFrame(
+        {"longitude": np.linspace(west, east, 401)[1:-1], "latitude": (south + north) / 2}
+    )
+    read = read_run_covariates((str(world.folder / HEIGHT),), None, None, table, None)
+    (told,) = read.warnings
+    assert "height.tif has no finite value at 4" in told
+    assert "of 399). The mean of the other rows replaces it, and the column height_missing" in told
+
+
 def test_a_covariate_has_a_name_of_its_own(world, tmp_path):
     points = pd.DataFrame({"longitude": [1.0, 2.0], "latitude": [1.0, 2.0], "value": [1.0, 2.0]})
     points.to_csv(tmp_path / "tests.csv", index=False)

@@ -23,11 +23,27 @@ from geogp.geodata.places.polygons import without_network
 Floats = NDArray[np.float64]
 
 MAX_CELLS = 1 << 24  # most cells of a raster that are read at once
+MOST_VALUE = 1e30  # largest value of a covariate; larger values mark missing data
 MAX_BLOCK_BYTES = 1 << 28  # largest block of a raster, which GDAL reads as a whole
 
 _MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # first bytes of a TIFF
 
 _DAMAGE = (RasterioError, ProjError, ValueError, OSError)
+
+
+def _as_doubles(values: NDArray[Any]) -> Floats:
+    """Return values in double precision, also those that a process may take for 0.
+
+    In single precision, values below 1.2e-38 are denormal, and `arithmetic` flushes such values.
+    """
+    found: Floats = values.astype(np.float64)
+    if values.dtype == np.float32:
+        bits = values.view(np.uint32)
+        steps = bits & np.uint32(0x7FFFFFFF)
+        denormal = (steps > 0) & (steps < np.uint32(0x00800000))
+        sign = np.where(bits[denormal] >> np.uint32(31), -1.0, 1.0)
+        found[denormal] = sign * steps[denormal] * 2.0**-149
+    return found
 
 
 @dataclass(frozen=True)
@@ -65,7 +81,7 @@ class RasterCovariate:
                 if raster.crs is None:
                     raise DataError(
                         f"{self.path} has no CRS, so the meaning of its coordinates is unknown. "
-                        f"Set the CRS."
+                        "Set the CRS, for example with gdal_edit.py -a_srs EPSG:4326."
                     )
                 with without_network():
                     crs = CRS.from_wkt(raster.crs.to_wkt())
@@ -120,14 +136,23 @@ class RasterCovariate:
                 f"{MAX_CELLS:,}. Write the raster with larger cells."
             )
         read = raster.read(1, window=Window(*first, width, height), masked=True)
-        cells = read.filled(0).astype(np.float64) * raster.scales[0] + raster.offsets[0]
+        cells = _as_doubles(read.filled(0)) * raster.scales[0] + raster.offsets[0]
         known = ~np.ma.getmaskarray(read) & np.isfinite(cells)
         total, weight = (
             map_coordinates(part, [v - first[1], u - first[0]], order=1, mode="grid-constant")
             for part in (np.where(known, cells, 0.0), known.astype(np.float64))
         )
-        with np.errstate(invalid="ignore"):
-            found[inside] = total / weight
+        if known.any():
+            low, high = cells[known].min(), cells[known].max()
+            if max(-low, high) > MOST_VALUE:
+                raise DataError(
+                    f"expected values up to {MOST_VALUE:g} in {self.path}, found {low:g} to "
+                    f"{high:g}. If such a value means missing data, declare it as the value "
+                    "without data (gdal_edit.py -a_nodata), or else use another unit."
+                )
+            # Means of equal cells would differ by rounding.
+            with np.errstate(invalid="ignore"):
+                found[inside] = np.clip(total / weight, low, high)
         return found
 
     @contextmanager

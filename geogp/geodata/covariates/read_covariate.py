@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from geogp.errors import DataError, RequestError, named
 from geogp.geodata.covariates.point_covariate import PointCovariate, indices_of
-from geogp.geodata.covariates.raster_covariate import RasterCovariate
+from geogp.geodata.covariates.raster_covariate import MOST_VALUE, RasterCovariate
 from geogp.geodata.tiles.parquet_files import read_table
 
 MAX_POINTS = 5_000_000  # most points of a covariate
@@ -71,14 +71,17 @@ def _table(path: Path) -> pd.DataFrame:
     try:
         return pd.read_csv(path, nrows=MAX_POINTS + 1)
     except (ValueError, OSError) as error:
-        raise DataError(f"{path} cannot be read as CSV ({error}). Write the file again.") from error
+        raise DataError(
+            f"{path} cannot be read as CSV ({' '.join(str(error).split())}). Write the file again."
+        ) from error
 
 
 def _of_points(table: pd.DataFrame, what: str) -> PointCovariate:
     missing = [name for name in _NEEDED if name not in table]
     if missing:
         raise DataError(
-            f"expected the columns {', '.join(_NEEDED)} in {what}, found no {named(missing)}."
+            f"expected the columns {', '.join(_NEEDED)} in {what}, separated by commas, found no "
+            f"{named(missing)}. The columns are {named(table.columns)}."
         )
     if not 0 < len(table) <= MAX_POINTS:
         raise DataError(
@@ -90,14 +93,15 @@ def _of_points(table: pd.DataFrame, what: str) -> PointCovariate:
         raise DataError(
             f"expected longitudes and latitudes in degrees, and tests above 0, in {what}."
         )
-    quarter = None
-    if "quarter" in table:
-        if table["quarter"].dtype.kind in "iuf":
-            raise DataError(
-                f"expected quarters such as 2023Q4 in the column quarter of {what}, found numbers."
-            )
-        quarter = indices_of(table["quarter"])
-    return PointCovariate(longitude, latitude, value, tests, quarter)
+    if "quarter" in table and table["quarter"].dtype.kind in "iuf":
+        raise DataError(
+            f"expected quarters such as 2023Q4 in the column quarter of {what}, found numbers."
+        )
+    try:
+        quarter = indices_of(table["quarter"]) if "quarter" in table else None
+        return PointCovariate(longitude, latitude, value, tests, quarter)
+    except DataError as error:
+        raise DataError(f"{what} cannot be used as a covariate: {error}") from error
 
 
 def _numbers(table: pd.DataFrame, name: str, what: str) -> NDArray[np.float64]:
@@ -105,9 +109,12 @@ def _numbers(table: pd.DataFrame, name: str, what: str) -> NDArray[np.float64]:
     if column.dtype.kind not in "iuf":
         raise DataError(f"expected numbers in the column {name} of {what}, found {column.dtype}.")
     values: NDArray[np.float64] = column.to_numpy(np.float64, na_value=np.nan)
-    if not np.isfinite(values).all():
+    wrong = ~(np.abs(values) <= MOST_VALUE)
+    if wrong.any():
+        first = int(wrong.argmax())
         raise DataError(
-            f"expected finite numbers in the column {name} of {what}, found "
-            f"{int((~np.isfinite(values)).sum())} other values; remove these rows."
+            f"expected finite numbers up to {MOST_VALUE:g} in the column {name} of {what}, found "
+            f"{int(wrong.sum()):,} other values, the first {values[first]:g} in row {first + 1}; "
+            "remove these rows."
         )
     return values

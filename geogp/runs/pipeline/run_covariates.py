@@ -202,7 +202,7 @@ def read_run_covariates(
         covariate = read_covariate(path)
         supported = bool(np.isfinite(covariate.prior_sd))
         one = RunCovariate(path.stem, text, covariate, (path.name,), supported)
-        read.covariates.append(_without_gaps(one, observations))
+        read.covariates.append(_without_gaps(one, observations, read.warnings))
         rows = covariate.rows
         read.files.append(InputFile(path.name, sha256_of(path), rows, rows))
     columns = [*read.names, *OTHER_COLUMNS]
@@ -240,8 +240,8 @@ def _service(
     return PlaceTables(covariates, list(found.files), warnings)
 
 
-def _without_gaps(one: RunCovariate, seen: Observations) -> RunCovariate:
-    """Return a covariate with `mean` and `with_gaps` computed from the rows of the run."""
+def _without_gaps(one: RunCovariate, seen: Observations, warnings: list[str]) -> RunCovariate:
+    """Return a covariate with `mean` and `with_gaps` computed from the rows; warn of gaps."""
     if one.with_support:  # kriging has a value everywhere
         return one
     found = one.covariate.at(seen.longitude, seen.latitude).value
@@ -250,5 +250,11 @@ def _without_gaps(one: RunCovariate, seen: Observations) -> RunCovariate:
         raise DataError(
             f"{one.source} has no data at any of the {len(seen):,} rows of the region. Is it a "
             f"raster of another region?"
+        )
+    if not known.all():
+        warnings.append(
+            f"{one.source} has no finite value at {(~known).mean():.1%} of the rows "
+            f"({int((~known).sum()):,} of {len(seen):,}). The mean of the other rows replaces it, "
+            f"and the column {one.name}_missing marks these rows."
         )
     return replace(one, mean=float(found[known].mean()), with_gaps=not known.all())

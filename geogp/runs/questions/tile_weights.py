@@ -60,8 +60,9 @@ def tile_weights(opened: Reopened, asked: str, by: str | None, crs: str | None =
     if wrong or not weights.any():
         raise DataError(
             f"expected weights of 0 or more in {asked}, and some above 0 in "
-            f"{opened.job.region.name}, found {', '.join(wrong) or 'only 0'}. "
-            "Choose another column or raster with --weights."
+            f"{opened.job.region.name}, found "
+            f"{', '.join(wrong) or 'only 0'}. "
+            "Correct them, or choose another column or raster with --weights."
         )
     tiny = (weights > 0) & (weights < _NEGLIGIBLE * weights.max())
     if tiny.any():
@@ -91,7 +92,7 @@ def _of_raster(opened: Reopened, path: Path) -> Floats:
     for across, down in np.ndindex(side, side):
         part = Tiles(tiles.column * side + across, tiles.row * side + down, tiles.zoom + FINER)
         value = raster.at(*part.centres).value
-        total += np.nan_to_num(value)
+        total += np.nan_to_num(value) / side**2
         missing += np.isnan(value)
     if missing.all():
         raise DataError(
@@ -103,7 +104,7 @@ def _of_raster(opened: Reopened, path: Path) -> Floats:
             f"{path} has no finite value (outside the raster, without data, or infinite) in "
             f"{_share(tiles, missing / side**2)}, and the weight there is 0."
         )
-    weights: Floats = total / side**2 * tile_areas_km2(tiles.centres[1], tiles.zoom)
+    weights: Floats = total * tile_areas_km2(tiles.centres[1], tiles.zoom)
     return weights
 
 
