@@ -10,6 +10,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from geogp.arguments import rows_of
 from geogp.distributions.quantity import Quantity, Variable
 from geogp.errors import DataError
 
@@ -164,8 +165,8 @@ class ClassPrediction:
 
         `codes` (n,) are numbers of classes, from 0. Raises DataError if a code is not a class.
         """
-        found = np.asarray(codes)
         n, k = self.log_probabilities.shape
+        found = rows_of(codes, n, "numbers of classes")
         whole = found.astype(np.intp)
         if found.shape != (n,) or (whole != found).any() or (whole < 0).any() or (whole >= k).any():
             raise DataError(

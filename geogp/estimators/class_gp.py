@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from geogp.arguments import checked_arguments
 from geogp.choices import MAX_SEED, one_of, whole_number
 from geogp.distributions.class_prediction import ClassPrediction
 from geogp.errors import DataError, RequestError
@@ -114,6 +115,7 @@ class ClassGP(EstimatorParameters):
     history_: list[FitState] = field(init=False)
     validation_: Mask = field(init=False)
 
+    @checked_arguments
     def fit(self, X: Any, y: ArrayLike) -> Self:
         """Fit the model to rows with known classes.
 
@@ -161,15 +163,18 @@ class ClassGP(EstimatorParameters):
         self.take_features(X, columns, x.shape[1])
         return self
 
+    @checked_arguments
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row, (n,)."""
         codes = self.predict_distribution(X).codes
         return self.classes_[codes]
 
+    @checked_arguments
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class, (n, k), in the order of `classes_`."""
         return self.predict_distribution(X).probabilities
 
+    @checked_arguments
     def predict_distribution(self, X: Any) -> ClassPrediction:
         """Return the distributions of classes, with scores of their uncertainty.
 
@@ -188,6 +193,7 @@ class ClassGP(EstimatorParameters):
         x = self._inputs(X, fitted=True)
         return ClassPrediction.mixture([network.predict(x) for network in self.networks_])
 
+    @checked_arguments
     def score(self, X: Any, y: ArrayLike) -> float:
         """Return the share of rows whose most probable class is y.
 
@@ -203,6 +209,7 @@ class ClassGP(EstimatorParameters):
             raise DataError(f"expected classes like {one!r}, found {other!r}.")
         return float((found == true).mean())
 
+    @checked_arguments
     def save(self, path: Path | str) -> None:
         """Write the fitted estimator to a safetensors file; `geogp.load_model` reads this file.
 
@@ -241,15 +248,11 @@ class ClassGP(EstimatorParameters):
 
     def check(self) -> None:
         """Raise RequestError if a parameter is out of range, or the model is not one of classes."""
+        self.check_kinds()
         one_of("model of classes", self.model, CLASS_MODELS)
         one_of("preset", self.preset, CLASS_PRESETS)
         one_of("scaling", self.scaling, SCALINGS)
-        self.check_numbers()
         whole_number("members", self.members, 1, MAX_MEMBERS)
-        for name in ("columns", "classes"):
-            found = getattr(self, name)
-            if isinstance(found, str):
-                raise RequestError(f"expected {name} as a list, found the text {found!r}.")
 
     def plan(self, rows: Data, classes: int, seed: int) -> FitPlan:
         """Return the settings of the fit of one member to training rows."""

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from geogp.arguments import check_size
 from geogp.errors import DataError, RequestError
 from geogp.estimators.point_columns import PointColumns, Points
 from geogp.estimators.point_scale import PointScale
@@ -64,7 +65,12 @@ def column_of(y: ArrayLike, warn: Tell = warn_caller) -> NDArray[Any]:
     """Return the targets as an array; a table with one column becomes a vector."""
     if y is None:
         raise DataError("fit requires y to be passed, but the target y is None.")
-    found = np.asarray(y.to_numpy() if isinstance(y, pd.Series | pd.DataFrame) else y)
+    found = y.to_numpy() if isinstance(y, pd.Series | pd.DataFrame) else y
+    if not isinstance(found, np.ma.MaskedArray):
+        try:
+            found = np.asarray(found)
+        except ValueError as error:
+            raise DataError(f"expected y to be one column, found {error}.") from None
     if found.ndim == 2 and found.shape[1] == 1:
         warn("expected y of shape (n,), found shape (n, 1): geogp uses the column as a vector.")
         found = found[:, 0]
@@ -73,15 +79,8 @@ def column_of(y: ArrayLike, warn: Tell = warn_caller) -> NDArray[Any]:
 
 def target_of(y: ArrayLike, n: int, warn: Tell = warn_caller) -> Floats:
     """Return the targets, (n,), as float64; raise DataError unless `y` has n finite numbers."""
-    found = column_of(y, warn)
-    if found.dtype.kind == "O":
-        try:
-            found = found.astype(np.float64)
-        except (TypeError, ValueError):
-            raise DataError(
-                "expected measurements that are numbers, found other objects."
-            ) from None
-    values = as_floats(found, "measurements y")
+    values = as_floats(column_of(y, warn), "measurements y")
+    check_size(values, "measurements y")
     if values.shape != (n,):
         raise DataError(
             f"expected {n} measurements, one for each row of X, found shape {values.shape}."
@@ -108,7 +107,10 @@ def mask_of(validation: Any, n: int, names: str) -> Mask:
 
     `names` are the named ways to choose the rows, for the message.
     """
-    mask = np.asarray(validation)
+    try:
+        mask = np.asarray(validation)
+    except ValueError:  # lists of different lengths
+        mask = np.asarray(None)
     if mask.dtype != np.bool_ or mask.shape != (n,):
         found = repr(validation) if mask.ndim == 0 else f"{mask.dtype} of shape {mask.shape}"
         raise RequestError(f"expected validation as {names}, or a mask of {n} rows, found {found}.")

@@ -31,6 +31,7 @@ def predicted_grid(
 
     `predict` receives the coordinates x and y in `crs`, each (n,).
     """
+    whole_number("zoom", zoom, 1, ZOOM)
     if not isinstance(region, Region):
         box = Box.of(region, resolution)
         x, y = (part.ravel() for part in np.meshgrid(box.x, box.y))
@@ -39,7 +40,6 @@ def predicted_grid(
         raise RequestError(
             "expected a box of west, south, east, north, because crs is None; found a region."
         )
-    whole_number("zoom", zoom, 1, ZOOM)
     found = region.about_tiles(zoom, MAX_CELLS)
     if found > MAX_CELLS:
         raise RequestError(

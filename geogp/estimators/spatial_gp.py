@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from geogp.arguments import checked_arguments
 from geogp.choices import MAX_TESTS, check_sample, whole_number
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
@@ -64,6 +65,7 @@ class SpatialGP(SpatialParameters):
     history_: FitState
     validation_: Mask
 
+    @checked_arguments
     def fit(self, X: Any, y: ArrayLike) -> Self:
         """Fit the model to measurements.
 
@@ -137,10 +139,12 @@ class SpatialGP(SpatialParameters):
         self._train = None if network.holds_rows else (points.at(~held), target[~held])
         return self
 
+    @checked_arguments
     def predict(self, X: Any) -> Floats:
         """Return the medians of the predictive distributions at points, (n,), in the unit of y."""
         return self.predict_distribution(X).median
 
+    @checked_arguments
     def predict_distribution(
         self, X: Any, *, level: bool = False, single: Single | None = None
     ) -> Prediction:
@@ -181,6 +185,7 @@ class SpatialGP(SpatialParameters):
         x = self.scale_.inputs(points)
         return network.predict(x, tests, points.devices, level=level, **known)
 
+    @checked_arguments
     def score(self, X: Any, y: ArrayLike) -> float:
         """Return the mean log density of measurements; higher is better.
 
@@ -192,6 +197,7 @@ class SpatialGP(SpatialParameters):
         found = self.predict_distribution(X)
         return -float(found.log_score(target_of(y, len(found))).mean())
 
+    @checked_arguments
     def joint(
         self,
         points: Any,
@@ -250,6 +256,7 @@ class SpatialGP(SpatialParameters):
             network, train, inputs, calibrated=calibrated, seed=seed, columns=columns, single=single
         )
 
+    @checked_arguments
     def inputs(self, X: Any) -> Floats:
         """Return the model inputs of points, (n, d); the box of the fit is mapped to [-1, 1]².
 
@@ -261,14 +268,17 @@ class SpatialGP(SpatialParameters):
         self._fitted()
         return self.scale_.inputs(self._read(X))
 
+    @checked_arguments
     def features(self, X: Any) -> Floats:
         """Return the basis phi at points, (n, r), in the unit of y; `kernel` is phi(x) phi(x2)'."""
         return self._fitted().features(self.inputs(X))
 
+    @checked_arguments
     def kernel(self, X: Any, X2: Any) -> Floats:
         """Return prior covariances of the smooth function, (n, n2), in the squared unit of y."""
         return self._fitted().kernel(self.inputs(X), self.inputs(X2))
 
+    @checked_arguments
     def grid(
         self,
         region: Region | Bounds,
@@ -336,6 +346,10 @@ class SpatialGP(SpatialParameters):
                 f"expected covariates= with a function for {', '.join(missing)}, because the model "
                 f"was fitted to them."
             )
+        if provider is not None and self.provider is None:
+            raise RequestError(
+                f"expected no provider, because the model has no providers, found {provider!r}."
+            )
         when: Times | None = None
         if self.scale_.times is not None:
             if time is None:
@@ -376,6 +390,7 @@ class SpatialGP(SpatialParameters):
             {"mean": mean, "sd": sd}, index=pd.Index(names[: len(mean)], name="covariate")
         )
 
+    @checked_arguments
     def save(self, path: Path | str, *, notes: dict[str, str] | None = None) -> None:
         """Write the fitted estimator to a safetensors file; `geogp.load_model` reads this file.
 

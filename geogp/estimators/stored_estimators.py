@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from geogp.arguments import checked_arguments
 from geogp.errors import DataError
 from geogp.estimators.class_gp import ClassGP
 from geogp.estimators.estimator_classes import (
@@ -27,6 +28,7 @@ ESTIMATORS: dict[str, type[SpatialGP]] = {
 }
 
 
+@checked_arguments
 def load_model(path: Path | str, *, device: str = "auto") -> SpatialGP | ClassGP:
     """Return the estimator from a file that `save` wrote, or from ``model.safetensors`` of a run.
 

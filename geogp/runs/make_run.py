@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TypedDict, Unpack
 
+from geogp.arguments import checked_arguments
 from geogp.errors import RequestError
 from geogp.runs.open_run import Run, open_run
 from geogp.runs.pipeline import make_map as pipeline
@@ -54,6 +55,7 @@ class MapSettings(TypedDict, total=False):
     fresh: bool
 
 
+@checked_arguments
 def make_map(
     region: str | Path | None = None,
     *,

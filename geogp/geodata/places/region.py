@@ -13,6 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from shapely.geometry import MultiPolygon, Polygon
 from shapely.geometry.base import BaseGeometry
 
+from geogp.arguments import checked_arguments, numbers_of, places_of
+from geogp.choices import whole_number
 from geogp.errors import DataError, RequestError
 from geogp.geodata.tiles import quadkeys
 
@@ -123,6 +125,7 @@ class Region:
     strata: Strata | None = None
 
     @classmethod
+    @checked_arguments
     def from_geometry(
         cls,
         code: str,
@@ -186,21 +189,27 @@ class Region:
     def unwrap(self, longitude: ArrayLike) -> NDArray[np.float64]:
         """Return longitudes, moved to within 180 degrees of the region's middle longitude."""
         middle = (self.bounds[0] + self.bounds[2]) / 2
-        return (np.asarray(longitude, np.float64) - middle + 180) % 360 - 180 + middle
+        found = numbers_of(longitude, "longitudes")
+        return (found - middle + 180) % 360 - 180 + middle
 
     def contains(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.bool_]:
         """Return whether each point in degrees, (n,), lies in the region and not in a hole."""
-        return _inside(self.boundary, self.unwrap(longitude), np.asarray(latitude, np.float64))
+        x, y = places_of(longitude, latitude)
+        return _inside(self.boundary, self.unwrap(x), y)
 
     def stratum(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.str_]:
         """Return the stratum of each point, (n,); ``unknown`` if the region has no strata."""
-        longitude = self.unwrap(longitude)
+        x, y = places_of(longitude, latitude)
         if self.strata is None:
-            return np.full(longitude.shape, UNKNOWN, dtype=f"<U{len(UNKNOWN)}")
-        return self.strata.of(longitude, np.asarray(latitude, np.float64))
+            return np.full(x.shape, UNKNOWN, dtype=f"<U{len(UNKNOWN)}")
+        return self.strata.of(self.unwrap(x), y)
 
     def tiles(self, zoom: int = quadkeys.ZOOM) -> Tiles:
-        """Return the tiles whose centre lies in the region, row by row from the north-west."""
+        """Return the tiles whose centre lies in the region, row by row from the north-west.
+
+        Raises RequestError if the zoom is not a whole number from 1 to 16.
+        """
+        whole_number("zoom", zoom, 1, quadkeys.ZOOM)
         kept = list(self._strips(zoom, 2_000_000))
         column, row = (np.concatenate(parts) for parts in zip(*kept, strict=True))
         return Tiles(column, row, zoom)
