@@ -255,9 +255,8 @@ def _told_one(kind: Any) -> str:
         return " or ".join(map(repr, entries))
     if origin in _SEQUENCES:
         several = len(entries) > 1 and entries[1] is not ...
-        return (
-            f"a list{f' of {len(entries)} entries' if several else ''}, each {_told(entries[0])},"
-        )
+        many = f"a list of {len(entries)} entries" if several else "a list"
+        return many if entries[0] is Any else f"{many}, each {_told(entries[0])},"
     if origin in _MAPPINGS:
         return "a dictionary"
     return "a function" if origin is Callable else str(getattr(kind, "__name__", kind))

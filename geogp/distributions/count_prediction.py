@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geogp.arguments import rows_of, shown
+from geogp.arguments import numbers_of, rows_of, shown
 from geogp.choices import MAX_SEED, whole_number
 from geogp.distributions.count_mixtures import PLACES, REACH, Floats, RateMixture, places_of
 from geogp.distributions.prediction import Prediction, check_inside
@@ -225,11 +225,11 @@ class CountPrediction(Prediction):
     def power_mean(self, base: float) -> Floats:
         """Raise NumericalError, because counts are not logarithms."""
         raise NumericalError(
-            f"expected predictions of logarithms for the mean of powers with base {shown(base)}, found counts."
+            f"expected predictions of logarithms for the mean of {shown(base)}^y, found counts."
         )
 
     def _counts(self, y: ArrayLike) -> Floats:
-        counts = rows_of(y, len(self), "counts")
+        counts = numbers_of(y, "counts")
         if counts.shape != self.mean.shape or ((counts < 0) | (counts != np.floor(counts))).any():
             raise DataError(
                 f"expected {len(self)} counts, whole numbers of 0 or more, found shape "

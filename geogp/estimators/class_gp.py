@@ -99,7 +99,7 @@ class ClassGP(EstimatorParameters):
     is_classifier: ClassVar[bool] = True
     model: str = field(default="class-nngp", kw_only=False)
     members: int = 1
-    columns: Sequence[str] | None = None
+    columns: Sequence[Any] | None = None
     classes: Sequence[Any] | None = None
     scaling: Scaling = "minmax"
     validation: Any = VALIDATION

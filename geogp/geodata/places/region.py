@@ -20,6 +20,9 @@ from geogp.geodata.tiles import quadkeys
 
 EARTH_RADIUS_KM = 6371.0088  # mean radius of the Earth
 
+MAX_ZOOM = 30  # of tiles whose columns and rows are counted in a region
+MAX_BOX_TILES = 2**33  # of the bounding box of a region, most of which take hours to test
+
 URBAN, RURAL, UNKNOWN = "urban", "rural", "unknown"
 STRATA = (URBAN, RURAL)
 
@@ -207,9 +210,14 @@ class Region:
     def tiles(self, zoom: int = quadkeys.ZOOM) -> Tiles:
         """Return the tiles whose centre lies in the region, row by row from the north-west.
 
-        Raises RequestError if the zoom is not a whole number from 1 to 16.
+        Raises RequestError if the zoom is not a whole number from 0 to 30, or there would be far
+        too many tiles.
         """
-        whole_number("zoom", zoom, 1, quadkeys.ZOOM)
+        whole_number("zoom", zoom, 0, MAX_ZOOM)
+        if self._box_tiles(zoom) > MAX_BOX_TILES:
+            raise RequestError(
+                f"{self.name} has too many tiles of zoom {zoom}; choose a lower zoom."
+            )
         kept = list(self._strips(zoom, 2_000_000))
         column, row = (np.concatenate(parts) for parts in zip(*kept, strict=True))
         return Tiles(column, row, zoom)

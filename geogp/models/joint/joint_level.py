@@ -17,7 +17,7 @@ from scipy import sparse
 from torch import Tensor
 
 from geogp.arguments import numbers_of
-from geogp.choices import MAX_SEED, whole_number
+from geogp.choices import MAX_DRAWS, MAX_SEED, whole_number
 from geogp.errors import DataError, RequestError
 from geogp.models.core.devices import WORD
 from geogp.models.core.memory import HELD_BYTES, check_level
@@ -148,7 +148,9 @@ class JointLevel:
         DataError
             If the weights do not have one row for each point.
         """
-        given = self._checked(weights)
+        given: Any = weights if sparse.issparse(weights) else numbers_of(weights, "weights")
+        if len(given.shape) == 1:
+            given = given[:, None]
         return WeightedSums(self.sum_means(given), self.sum_covariance(given))
 
     def low_rank(self) -> Floats:
@@ -169,9 +171,9 @@ class JointLevel:
         Raises
         ------
         RequestError
-            If `paths` is below 1.
+            If `paths` is below 1 or above 100,000.
         """
-        whole_number("paths", paths, 1, MAX_SEED)
+        whole_number("sample paths", paths, 1, MAX_DRAWS)
         whole_number("seed", seed, 0, MAX_SEED)
         rng, group = np.random.default_rng(seed), _group(2 * len(self))
         starts = range(0, paths, group)
@@ -221,7 +223,6 @@ class JointLevel:
 
     def _checked(self, weights: Weights) -> Weights:
         found: Any = weights if sparse.issparse(weights) else numbers_of(weights, "weights")
-        found = found[:, None] if len(found.shape) == 1 else found
         if len(found.shape) != 2 or found.shape[0] != len(self):
             raise DataError(
                 f"expected weights of shape (n, k) for n = {len(self)} tiles, found shape "
