@@ -9,13 +9,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from geogp.arguments import checked_arguments
+from geogp.arguments import checked_arguments, shown
 from geogp.choices import MAX_SEED, one_of, whole_number
 from geogp.distributions.class_prediction import ClassPrediction
 from geogp.errors import DataError, RequestError
 from geogp.estimators.fit_rows import column_of, mask_of, warn_caller
 from geogp.estimators.parameters import EstimatorParameters, plain
 from geogp.estimators.point_columns import number_rows
+from geogp.estimators.stored_schema import StoredClasses
 from geogp.models.catalogue.build_model import SCALINGS, Scaling
 from geogp.models.catalogue.model_names import CLASS_MODELS
 from geogp.models.catalogue.presets import CLASS_PRESETS
@@ -231,19 +232,24 @@ class ClassGP(EstimatorParameters):
         save_models(self.networks_, path, context)
 
     @classmethod
-    def restored(cls, networks: Sequence[Any], context: dict[str, Any], device: str) -> "ClassGP":
+    def restored(cls, networks: Sequence[Any], stored: StoredClasses, device: str) -> "ClassGP":
         """Return the estimator from the content of a file; `geogp.load_model` calls this."""
-        found = cls(**{**context["params"], "device": device})
-        found.classes_ = np.asarray(context["classes"])
+        found = cls(**{**stored.params, "device": device})
+        found.check()
+        sizes, classes = networks[0].architecture, np.asarray(stored.classes)
+        own = found.model, len(stored.fits), len(classes), stored.n_features_in
+        expected = networks[0].name, len(networks), sizes.classes, sizes.d
+        if own != expected or len(np.unique(classes)) < len(classes):
+            raise DataError(
+                f"expected model, members, classes and inputs {expected}, found {own} with the "
+                f"classes {shown(stored.classes)}"
+            )
+        found.classes_ = classes
         found.networks_ = [network.to(pick_device(device)) for network in networks]
-        found.history_ = [
-            FitState(best_epoch=int(e), best_nll=float(s)) for e, s in context["fits"]
-        ]
-        found.n_features_in_ = int(context["n_features_in"])
-        if context["feature_names_in"]:
-            found.feature_names_in_ = np.asarray(context["feature_names_in"], object)
-        if len(found.history_) != len(networks) or found.model != networks[0].name:
-            raise ValueError(f"{len(networks)} models {networks[0].name}")
+        found.history_ = [FitState(best_epoch=e, best_nll=s) for e, s in stored.fits]
+        found.n_features_in_ = stored.n_features_in
+        if stored.feature_names_in:
+            found.feature_names_in_ = np.asarray(stored.feature_names_in, object)
         return found
 
     def check(self) -> None:

@@ -196,6 +196,7 @@ class SpatialParameters(EstimatorParameters):
                 f"found {self.model!r}. geogp.list_models() shows the family of each model."
             )
         about.check_noise(self.noise)
+        find_preset(self.preset, self.model)
 
     def columns(self) -> PointColumns:
         """Return the names of the columns that the estimator reads."""

@@ -43,19 +43,9 @@ class Points:
         return len(self.x)
 
     @property
-    def extent(self) -> str:
-        """The ranges of the coordinates, as text."""
-        ranges = (f"{name} from {v.min():g} to {v.max():g}" for name, v in self._coordinates)
-        return " and ".join(ranges)
-
-    @property
     def look_like_degrees(self) -> bool:
         """Whether all coordinates could be a longitude and a latitude."""
         return bool(np.abs(self.x).max() <= WIDEST and np.abs(self.y).max() <= POLE)
-
-    @property
-    def _coordinates(self) -> tuple[tuple[str, Floats], ...]:
-        return ("x", self.x), ("y", self.y)
 
     def at(self, rows: NDArray[np.bool_]) -> "Points":
         """Return the points that the mask `rows` selects."""
@@ -88,10 +78,16 @@ class PointColumns:
         and optionally time, tests and devices, in this order. Raises RequestError if a column or
         the unit of times is missing, and DataError if a value is missing or out of range.
         """
-        if self.time_unit is not None:
-            one_of("time_unit", self.time_unit, QUARTERS_PER)
+        self.check()
         is_table = isinstance(X, pd.DataFrame)
         return self.checked(self._of_table(X) if is_table else self._of_array(X))
+
+    def check(self) -> None:
+        """Raise RequestError if the crs, the unit of times or a covariate is not allowed."""
+        if self.time_unit is not None:
+            one_of("time_unit", self.time_unit, QUARTERS_PER)
+        is_geographic(self.crs)
+        covariate_names(self.covariates)
 
     def _of_table(self, table: pd.DataFrame) -> Points:
         if not len(table):
@@ -190,7 +186,8 @@ class PointColumns:
             if values is not None:
                 check_size(values, f"numbers in {name}")
         if is_geographic(self.crs):
-            self._check_degrees(points)
+            x, y = points.x, points.y
+            self.check_degrees((x.min(), y.min(), x.max(), y.max()))
         for name in ("tests", "devices"):
             values = getattr(points, name)
             if values is not None and values.min() < 1:
@@ -202,19 +199,22 @@ class PointColumns:
             raise DataError(f"expected exposures above 0, found {points.exposure.min():g}.")
         return points
 
-    def _check_degrees(self, points: Points) -> None:
-        if np.abs(points.y).max() > POLE or np.abs(points.x).max() > WIDEST:
+    def check_degrees(self, bounds: tuple[float, float, float, float]) -> None:
+        """Raise DataError if the bounds of points are not in degrees, or are too near a pole."""
+        west, south, east, north = bounds
+        extent = f"x from {west:g} to {east:g} and y from {south:g} to {north:g}"
+        if max(-south, north) > POLE or max(-west, east) > WIDEST:
             raise DataError(
                 f"expected longitudes and latitudes in degrees for crs={self.crs!r}, found "
-                f"{points.extent}. Are x and y swapped, or are they in metres? Name the projected "
-                f"CRS of metres, such as crs='EPSG:32161', or use crs=None for plane coordinates "
-                f"in any unit."
+                f"{extent}. Are x and y swapped, or are they in metres? Name the projected CRS of "
+                f"metres, such as crs='EPSG:32161', or use crs=None for plane coordinates in any "
+                f"unit."
             )
-        if np.abs(points.y).max() > NORTHMOST:
+        if max(-south, north) > NORTHMOST:
             raise DataError(
                 f"expected latitudes from {-NORTHMOST:.2f} to {NORTHMOST:.2f} degrees, found "
-                f"{points.extent}: near a pole, degrees give wrong distances. Project the points, "
-                f"for example to EPSG:3413 (north) or EPSG:3031 (south), and name this crs."
+                f"{extent}: near a pole, degrees give wrong distances. Project the points, for "
+                f"example to EPSG:3413 (north) or EPSG:3031 (south), and name this crs."
             )
 
 
