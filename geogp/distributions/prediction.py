@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geogp.arguments import fits, rows_of, shown
+from geogp.arguments import check_size, fits, rows_of, shown
 from geogp.choices import MAX_DRAWS, MAX_SEED, above_zero, whole_number
 from geogp.distributions.quantity import Quantity, Variable
 from geogp.distributions.shapes import GAUSSIAN, Floats, Shape
@@ -293,7 +293,9 @@ class Prediction:
 
         Raises DataError if the measurements do not have shape (n,) or are not finite.
         """
-        return rows_of(y, len(self), "measurements")
+        found = rows_of(y, len(self), "measurements")
+        check_size(found, "measurements")
+        return found
 
     def _standard(self, y: ArrayLike) -> Floats:
         return (rows_of(y, len(self), "values", infinite=True) - self.mean) / self.sd

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geogp.arguments import check_size
 from geogp.errors import DataError, RequestError
-from geogp.estimators.point_columns import PointColumns, Points
+from geogp.estimators.point_columns import PointColumns, Points, is_geographic
 from geogp.estimators.point_scale import PointScale
 from geogp.evaluation.splits.point_splits import CELL_KM, ValidationPart, validation_part
 from geogp.models.core.arrays import as_floats
@@ -134,3 +134,19 @@ def check_width(X: Any, width: int, *, named: bool) -> None:
             f"X has {found} features, but the estimator is expecting {width} features as input: "
             f"give the columns that the estimator was fitted to."
         )
+
+
+def check_metres(points: Points, crs: Any, scale: PointScale | None = None) -> None:
+    """Raise DataError if points of a projected CRS look like degrees.
+
+    `scale` is that of the fit of a model; its box may be near the origin of the coordinates.
+    """
+    near = scale is not None and scale.is_near_origin
+    if crs is None or is_geographic(crs) or near or not points.look_like_degrees:
+        return
+    raise DataError(
+        f"expected coordinates in the unit of crs={crs!r}, found x up to "
+        f"{np.abs(points.x).max():g} and y up to {np.abs(points.y).max():g}, which look like "
+        f"longitudes and latitudes. Use crs='EPSG:4326' for degrees, or crs=None for plane "
+        f"coordinates in any unit."
+    )

@@ -1,6 +1,6 @@
 """Predictions on the raster of a region or of a box."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from geogp.choices import whole_number
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
-from geogp.estimators.point_columns import from_degrees
+from geogp.estimators.point_columns import PointColumns, covariate_names, from_degrees
 from geogp.estimators.point_scale import Bounds
 from geogp.geodata.places.region import Region
 from geogp.geodata.tiles.quadkeys import ZOOM
@@ -48,3 +48,17 @@ def predicted_grid(
         )
     tiles = region.tiles(zoom)
     return tile_grid(tiles, predict(*from_degrees(crs, *tiles.centres)))
+
+
+def check_grid(columns: PointColumns, given: Iterable[str], provider: str | None) -> None:
+    """Raise RequestError if a covariate is missing, or there is a provider for other models."""
+    missing = [name for name in covariate_names(columns.covariates) if name not in given]
+    if missing:
+        raise RequestError(
+            f"expected covariates= with a function for {', '.join(missing)}, because the model was "
+            f"fitted to them."
+        )
+    if provider is not None and columns.provider is None:
+        raise RequestError(
+            f"expected no provider, because the model has no providers, found {provider!r}."
+        )

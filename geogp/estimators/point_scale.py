@@ -165,6 +165,13 @@ class PointScale:
         return rows
 
     @property
+    def is_near_origin(self) -> bool:
+        """Whether the box of the fit contains the origin of the coordinates, or is near it."""
+        west, south, east, north = self.bounds
+        reach = east - west + north - south
+        return west < reach and east > -reach and south < reach and north > -reach
+
+    @property
     def _told(self) -> str:
         west, south, east, north = self.bounds
         return f"x from {west:g} to {east:g} and y from {south:g} to {north:g}"

@@ -14,6 +14,7 @@ from geogp.choices import MAX_TESTS, check_sample, whole_number
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
 from geogp.estimators.fit_rows import (
+    check_metres,
     check_width,
     data_of,
     target_of,
@@ -129,6 +130,7 @@ class SpatialGP(SpatialParameters):
             )
             if points.time is not None and scale.times is None:
                 warn("all rows have the same time: the model depends only on the place.")
+        check_metres(points, self.crs)
         held, cells = validation_rows(self.validation, points, self.crs, self.random_state)
         data = data_of(scale, points, target, cells if groups is None else groups)
         plan = self.plan(scale, int((~held).sum()))
@@ -336,20 +338,11 @@ class SpatialGP(SpatialParameters):
         DataError
             The values of a covariate are not finite.
         """
-        from geogp.estimators.point_grid import predicted_grid  # noqa: PLC0415 - slow
+        from geogp.estimators.point_grid import check_grid, predicted_grid  # noqa: PLC0415 - slow
 
         self._fitted()
         columns, given = self.columns(), covariates or {}
-        missing = [name for name in covariate_names(columns.covariates) if name not in given]
-        if missing:
-            raise RequestError(
-                f"expected covariates= with a function for {', '.join(missing)}, because the model "
-                f"was fitted to them."
-            )
-        if provider is not None and self.provider is None:
-            raise RequestError(
-                f"expected no provider, because the model has no providers, found {provider!r}."
-            )
+        check_grid(columns, given, provider)
         when: Times | None = None
         if self.scale_.times is not None:
             if time is None:
@@ -422,6 +415,7 @@ class SpatialGP(SpatialParameters):
 
     def _read(self, X: Any) -> Points:
         points = self.columns().read(X)
+        check_metres(points, self.crs, self.scale_)
         check_width(X, self.n_features_in_, named=hasattr(self, "feature_names_in_"))
         return points
 
