@@ -23,6 +23,9 @@ Mask = NDArray[np.bool_]
 VALIDATIONS = ("blocks", "random")
 """Named ways to choose the validation rows; the user may also give a mask of the rows."""
 
+FAR_AWAY = 1e5
+"""Distance from the median, in interquartile ranges, that even heavy tails do not reach."""
+
 
 def warn_caller(text: str) -> None:
     """Issue a warning that points to the user's line of code that called geogp."""
@@ -48,6 +51,19 @@ def warn_of_absent_devices(columns: PointColumns, points: Points) -> None:
         warn_caller(
             f"the table has no column {columns.devices!r}: geogp assumes the typical number of "
             "devices for the tests of each row."
+        )
+
+
+def warn_of_outliers(y: Floats, warn: Tell) -> None:
+    """Warn if a measurement is so far from the others that it alone decides the fit."""
+    low, middle, high = np.percentile(y, (25, 50, 75))
+    away = np.abs(y - middle)
+    if high > low and away.max() > FAR_AWAY * (high - low):
+        row = int(away.argmax())
+        warn(
+            f"the measurement {y[row]:g} in row {row} is {away[row] / (high - low):.3g} "
+            f"interquartile ranges from the median: the fit and all intervals depend on it. "
+            f"Correct it or drop its row."
         )
 
 

@@ -11,7 +11,8 @@ from geogp.choices import whole_number
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
 from geogp.estimators.point_columns import PointColumns, covariate_names, from_degrees
-from geogp.estimators.point_scale import Bounds
+from geogp.estimators.point_scale import Bounds, PointScale
+from geogp.estimators.point_times import Times, time_at
 from geogp.geodata.places.region import Region
 from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.maps.prediction_grid import MAX_CELLS, Box, box_grid, tile_grid
@@ -62,3 +63,12 @@ def check_grid(columns: PointColumns, given: Iterable[str], provider: str | None
         raise RequestError(
             f"expected no provider, because the model has no providers, found {provider!r}."
         )
+
+
+def grid_time(scale: PointScale, time: Any, unit: str | None) -> Times | None:
+    """Return the time of a map; None for models of place alone."""
+    if scale.times is None:
+        return None
+    if time is None:
+        raise RequestError("expected time=, because the model was fitted to rows at several times.")
+    return time_at(time, unit)

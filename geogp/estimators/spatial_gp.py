@@ -22,11 +22,11 @@ from geogp.estimators.fit_rows import (
     warn_caller,
     warn_of_absent_counts,
     warn_of_absent_devices,
+    warn_of_outliers,
 )
 from geogp.estimators.parameters import SpatialParameters
 from geogp.estimators.point_columns import Points, covariate_names, crs_text
 from geogp.estimators.point_scale import Bounds, PointScale
-from geogp.estimators.point_times import Times, time_at
 from geogp.geodata.places.region import Region
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.catalogue.storage import save_model
@@ -95,7 +95,7 @@ class SpatialGP(SpatialParameters):
         -----
         UserWarning
             A named column of tests or devices is missing; an input has the same value in all rows;
-            the model has more weights than there are rows; or there are so few rows that
+            a measurement is very far from the others; the model has more weights than rows; or there are so few rows that
             cross-validation sets the width of the intervals.
         """
         return self.fit_watched(X, y)
@@ -119,13 +119,13 @@ class SpatialGP(SpatialParameters):
         if isinstance(X, pd.DataFrame):
             warn_of_absent_counts(self.columns(), points, warn)
         target = target_of(y, len(points), warn)
+        warn_of_outliers(target, warn)
         if scale is None:
-            names = self.x, self.y, self.time or "time"
             scale = PointScale.of_points(
                 points,
                 self.crs,
                 counts=self.counts,
-                names=names,
+                names=(self.x, self.y, self.time or "time"),
                 covariates=covariate_names(self.covariates),
             )
             if points.time is not None and scale.times is None:
@@ -338,18 +338,12 @@ class SpatialGP(SpatialParameters):
         DataError
             The values of a covariate are not finite.
         """
-        from geogp.estimators.point_grid import check_grid, predicted_grid  # noqa: PLC0415 - slow
+        from geogp.estimators import point_grid  # noqa: PLC0415 - slow
 
         self._fitted()
         columns, given = self.columns(), covariates or {}
-        check_grid(columns, given, provider)
-        when: Times | None = None
-        if self.scale_.times is not None:
-            if time is None:
-                raise RequestError(
-                    "expected time=, because the model was fitted to rows at several times."
-                )
-            when = time_at(time, self.time_unit)
+        point_grid.check_grid(columns, given, provider)
+        when = point_grid.grid_time(self.scale_, time, self.time_unit)
         whole_number("tests", tests, 1, MAX_TESTS)
         if devices is not None:
             whole_number("devices", devices, 1, MAX_TESTS)
@@ -365,7 +359,9 @@ class SpatialGP(SpatialParameters):
             inputs = self.scale_.inputs(columns.checked(points))
             return self.network_.predict(inputs, tests, devices, level=level)
 
-        return predicted_grid(predict, region, self.crs, zoom=zoom, resolution=resolution)
+        return point_grid.predicted_grid(
+            predict, region, self.crs, zoom=zoom, resolution=resolution
+        )
 
     @property
     def coefficients_(self) -> pd.DataFrame:
