@@ -11,9 +11,9 @@ import difflib
 import inspect
 from collections.abc import Collection, Iterable
 from dataclasses import MISSING, dataclass, field, fields
-from numbers import Integral
-from typing import Any
+from typing import Any, get_type_hints
 
+from geogp.arguments import check_kind, fits, of_kind, value_shown
 from geogp.errors import RequestError, named, quoted, shown
 
 AVERAGE, COUNT, CLASS = "average", "count", "class"
@@ -52,6 +52,7 @@ _WHOLE = 40
 def one_of(what: str, found: object, allowed: Iterable[str]) -> None:
     """Raise RequestError if `found` is not an allowed name; the message has similar names."""
     names = list(allowed)
+    check_kind(what, found, str)
     if found not in names:
         near = nearest(found, names, 2)
         listed = named(names, len(names) if len(names) <= _WHOLE else 10)
@@ -59,19 +60,22 @@ def one_of(what: str, found: object, allowed: Iterable[str]) -> None:
         raise RequestError(f"unknown {what} {quoted(found)}; choose one of {listed}.{hint}")
 
 
-def whole_number(what: str, found: object, least: int, most: int) -> None:
+def whole_number(what: str, found: Any, least: int, most: int) -> None:
     """Raise RequestError unless `found` is a whole number from `least` to `most`."""
-    if isinstance(found, Integral) and least <= int(found) <= most:
+    whole = fits(found, int)
+    if whole and least <= found <= most:
         return
-    whole = "" if isinstance(found, Integral) else ", a whole number"
-    raise RequestError(f"expected {what} from {least:,} to {most:,}{whole}, found {_shown(found)}.")
+    kind = "" if whole else ", a whole number"
+    raise RequestError(
+        f"expected {what} from {least:,} to {most:,}{kind}, found {value_shown(found)}."
+    )
 
 
-def above_zero(what: str, found: float, most: float, unit: str) -> None:
+def above_zero(what: str, found: Any, most: float, unit: str) -> None:
     """Raise RequestError unless `found` is a number above 0 and at most `most`."""
-    if not 0 < found <= most:
+    if not (fits(found, float) and 0 < found <= most):
         raise RequestError(
-            f"expected {what} above 0 {unit}, at most {most:,}, found {_shown(found)}."
+            f"expected {what} above 0 {unit}, at most {most:,}, found {value_shown(found)}."
         )
 
 
@@ -121,15 +125,18 @@ def settings_of(request: type) -> dict[str, Setting]:
 
 
 def check_settings(request: Any) -> None:
-    """Raise RequestError if a value in a request is out of range or not one of the choices."""
+    """Raise RequestError if a value in a request is of a wrong kind, out of range or no choice.
+
+    Values become those that `of_kind` returns: for example, a list becomes a tuple.
+    """
+    kinds = get_type_hints(type(request))
     for name, one in settings_of(type(request)).items():
-        value = getattr(request, name)
+        value = of_kind(one.noun or name, getattr(request, name), kinds[name])
+        object.__setattr__(request, name, value)
+        if value == () and one.default is None:
+            raise RequestError(f"expected one {one.noun or name} or more, found none.")
         if value is not None:
             one.check(name, value)
-
-
-def _shown(found: object) -> str:
-    return f"{found:g}" if isinstance(found, float) else shown(found, 40)
 
 
 def check_sample(tests: float | None, devices: float | None) -> None:

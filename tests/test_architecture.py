@@ -29,8 +29,8 @@ ROOMS = {
         *("estimators", "runs"),
     },
 }
-COMMON = {"errors", "files", "choices", "__version__"}
-TOP = {"__init__", "errors", "files", "choices"}
+COMMON = {"arguments", "errors", "files", "choices", "__version__"}
+TOP = {"__init__", "arguments", "errors", "files", "choices"}
 
 # A room, and foreign packages that it must do without.
 FORBIDDEN = {

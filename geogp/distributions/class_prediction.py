@@ -10,6 +10,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from geogp.arguments import numbers_of
 from geogp.distributions.quantity import Quantity, Variable
 from geogp.errors import DataError
 
@@ -164,9 +165,10 @@ class ClassPrediction:
 
         `codes` (n,) are numbers of classes, from 0. Raises DataError if a code is not a class.
         """
-        found = np.asarray(codes)
         n, k = self.log_probabilities.shape
-        whole = found.astype(np.intp)
+        found = numbers_of(codes, "numbers of classes")
+        with np.errstate(invalid="ignore"):
+            whole = found.astype(np.intp)
         if found.shape != (n,) or (whole != found).any() or (whole < 0).any() or (whole >= k).any():
             raise DataError(
                 f"expected {n} numbers of classes from 0 to {k - 1}, found shape {found.shape} "

@@ -14,6 +14,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from geogp.arguments import numbers_of, rows_of, value_shown
+from geogp.choices import MAX_SEED, whole_number
 from geogp.distributions.count_mixtures import PLACES, REACH, Floats, RateMixture, places_of
 from geogp.distributions.prediction import Prediction, check_inside
 from geogp.distributions.quantity import Quantity, Variable
@@ -136,6 +138,7 @@ class CountPrediction(Prediction):
         Given the rate, the counts are independent and negative binomial. The sum of the counts is
         negative binomial with the dispersion divided by `pieces`.
         """
+        whole_number("a number of tiles", pieces, 1, MAX_SEED)
         return predict_counts(
             self.log_rate_mean + np.log(pieces),
             self.log_rate_variance,
@@ -176,7 +179,9 @@ class CountPrediction(Prediction):
 
     def cdf(self, value: ArrayLike) -> Floats:
         """Return P(y <= value) at each point, shape (n,)."""
-        counts = np.floor(np.broadcast_to(np.asarray(value, np.float64), self.mean.shape))
+        counts = np.floor(
+            np.broadcast_to(rows_of(value, len(self), "values", infinite=True), self.mean.shape)
+        )
         found = np.zeros(len(self))
         for mixture in self._mixtures(np.maximum(self.mean, counts)):
             found[mixture.rows] = mixture.cdf(counts[mixture.rows])
@@ -220,11 +225,12 @@ class CountPrediction(Prediction):
     def power_mean(self, base: float) -> Floats:
         """Raise NumericalError, because counts are not logarithms."""
         raise NumericalError(
-            f"expected predictions of logarithms for the mean of {base:g}^y, found counts."
+            f"expected predictions of logarithms for the mean of {value_shown(base)}^y, found "
+            "counts."
         )
 
     def _counts(self, y: ArrayLike) -> Floats:
-        counts = np.asarray(y, np.float64)
+        counts = numbers_of(y, "counts")
         if counts.shape != self.mean.shape or ((counts < 0) | (counts != np.floor(counts))).any():
             raise DataError(
                 f"expected {len(self)} counts, whole numbers of 0 or more, found shape "

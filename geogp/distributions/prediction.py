@@ -1,16 +1,16 @@
 """Predictive distributions, one per point; every model returns them."""
 
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geogp.choices import MAX_DRAWS, whole_number
+from geogp.arguments import check_size, fits, rows_of, value_shown
+from geogp.choices import MAX_DRAWS, MAX_SEED, above_zero, whole_number
 from geogp.distributions.quantity import Quantity, Variable
 from geogp.distributions.shapes import GAUSSIAN, Floats, Shape
-from geogp.errors import DataError, NumericalError, RequestError
+from geogp.errors import NumericalError, RequestError
 
 
 def check_inside(what: str, found: float) -> None:
@@ -18,10 +18,13 @@ def check_inside(what: str, found: float) -> None:
 
     `what` names the value in the message.
     """
-    if not isinstance(found, Real) or not 0 < found < 1:
+    if not (fits(found, float) and 0 < found < 1):
         raise RequestError(
-            f"expected {what} between 0 and 1, found {found!s:.40}. Give 95 % as 0.95."
+            f"expected {what} between 0 and 1, found {value_shown(found)}. Give 95 % as 0.95."
         )
+
+
+_LARGEST_FACTOR = 1e100  # a standard deviation times a larger factor has an infinite variance
 
 
 @dataclass(frozen=True)
@@ -100,18 +103,20 @@ class Prediction:
 
     def widened(self, factor: float) -> "Prediction":
         """Return the prediction with its standard deviations multiplied by a factor."""
+        above_zero("a factor", factor, _LARGEST_FACTOR, "for standard deviations")
         if factor == 1:
             return self
         names = ("function_variance", "noise_variance", "tile_variance")
         parts: dict[str, Any] = {name: factor**2 * getattr(self, name) for name in names}
         return replace(self, **parts)
 
-    def pooled(self, pieces: int) -> "Prediction":  # noqa: ARG002
+    def pooled(self, pieces: int) -> "Prediction":
         """Return predictions for larger tiles, which consist of `pieces` equal tiles each.
 
         The average over a larger tile has the distribution of one tile. For counts, see
         `CountPrediction`.
         """
+        whole_number("a number of tiles", pieces, 1, MAX_SEED)
         return self
 
     def columns(self) -> dict[str, Floats]:
@@ -201,6 +206,7 @@ class Prediction:
             The size is not a whole number of 1 or more.
         """
         whole_number("a size", size, 1, MAX_DRAWS)
+        whole_number("random_state", random_state, 0, MAX_SEED)
         return self._drawn(size, np.random.default_rng(random_state))
 
     def _drawn(self, size: int, random: np.random.Generator) -> Floats:
@@ -277,7 +283,8 @@ class Prediction:
         If y is the log10 of a speed, base 10 gives the mean speed. If this mean does not exist
         because the tails are too heavy, the result is infinity; see `Shape.has_power_mean`.
         """
-        rate = np.log(base)
+        above_zero("a base", base, np.inf, "of powers")
+        rate = np.log(float(base))
         found: Floats = np.exp(rate * self.mean) * self.shape.exponential_mean(rate * self.sd)
         return found
 
@@ -286,13 +293,9 @@ class Prediction:
 
         Raises DataError if the measurements do not have shape (n,) or are not finite.
         """
-        found = np.asarray(y, np.float64)
-        if found.shape not in {(), self.mean.shape} or not np.isfinite(found).all():
-            raise DataError(
-                f"expected {len(self)} finite measurements, one for each prediction, found shape "
-                f"{found.shape}{'' if np.isfinite(found).all() else ' and values not finite'}."
-            )
+        found = rows_of(y, len(self), "measurements")
+        check_size(found, "measurements")
         return found
 
     def _standard(self, y: ArrayLike) -> Floats:
-        return (np.asarray(y, np.float64) - self.mean) / self.sd
+        return (rows_of(y, len(self), "values", infinite=True) - self.mean) / self.sd

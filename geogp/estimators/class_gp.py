@@ -9,12 +9,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from geogp.arguments import checked_arguments, value_shown
 from geogp.choices import MAX_SEED, one_of, whole_number
 from geogp.distributions.class_prediction import ClassPrediction
 from geogp.errors import DataError, RequestError, named
 from geogp.estimators.fit_rows import column_of, mask_of, warn_caller
 from geogp.estimators.parameters import EstimatorParameters, plain
 from geogp.estimators.point_columns import number_rows
+from geogp.estimators.stored_schema import StoredClasses
 from geogp.models.catalogue.build_model import SCALINGS, Scaling
 from geogp.models.catalogue.model_names import CLASS_MODELS
 from geogp.models.catalogue.presets import CLASS_PRESETS
@@ -98,7 +100,7 @@ class ClassGP(EstimatorParameters):
     is_classifier: ClassVar[bool] = True
     model: str = field(default="class-nngp", kw_only=False)
     members: int = 1
-    columns: Sequence[str] | None = None
+    columns: Sequence[Any] | None = None
     classes: Sequence[Any] | None = None
     scaling: Scaling = "minmax"
     validation: Any = VALIDATION
@@ -114,6 +116,7 @@ class ClassGP(EstimatorParameters):
     history_: list[FitState] = field(init=False)
     validation_: Mask = field(init=False)
 
+    @checked_arguments
     def fit(self, X: Any, y: ArrayLike) -> Self:
         """Fit the model to rows with known classes.
 
@@ -161,15 +164,18 @@ class ClassGP(EstimatorParameters):
         self.take_features(X, columns, x.shape[1])
         return self
 
+    @checked_arguments
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row, (n,)."""
         codes = self.predict_distribution(X).codes
         return self.classes_[codes]
 
+    @checked_arguments
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class, (n, k), in the order of `classes_`."""
         return self.predict_distribution(X).probabilities
 
+    @checked_arguments
     def predict_distribution(self, X: Any) -> ClassPrediction:
         """Return the distributions of classes, with scores of their uncertainty.
 
@@ -188,6 +194,7 @@ class ClassGP(EstimatorParameters):
         x = self._inputs(X, fitted=True)
         return ClassPrediction.mixture([network.predict(x) for network in self.networks_])
 
+    @checked_arguments
     def score(self, X: Any, y: ArrayLike) -> float:
         """Return the share of rows whose most probable class is y.
 
@@ -203,6 +210,7 @@ class ClassGP(EstimatorParameters):
             raise DataError(f"expected classes like {one!r}, found {other!r}.")
         return float((found == true).mean())
 
+    @checked_arguments
     def save(self, path: Path | str) -> None:
         """Write the fitted estimator to a safetensors file; `geogp.load_model` reads this file.
 
@@ -224,32 +232,33 @@ class ClassGP(EstimatorParameters):
         save_models(self.networks_, path, context)
 
     @classmethod
-    def restored(cls, networks: Sequence[Any], context: dict[str, Any], device: str) -> "ClassGP":
+    def restored(cls, networks: Sequence[Any], stored: StoredClasses, device: str) -> "ClassGP":
         """Return the estimator from the content of a file; `geogp.load_model` calls this."""
-        found = cls(**{**context["params"], "device": device})
-        found.classes_ = np.asarray(context["classes"])
+        found = cls(**{**stored.params, "device": device})
+        found.check()
+        sizes, classes = networks[0].architecture, np.asarray(stored.classes)
+        own = found.model, len(stored.fits), len(classes), stored.n_features_in
+        expected = networks[0].name, len(networks), sizes.classes, sizes.d
+        if own != expected or len(np.unique(classes)) < len(classes):
+            raise DataError(
+                f"expected model, members, classes and inputs {expected}, found {own} with the "
+                f"classes {value_shown(stored.classes)}"
+            )
+        found.classes_ = classes
         found.networks_ = [network.to(pick_device(device)) for network in networks]
-        found.history_ = [
-            FitState(best_epoch=int(e), best_nll=float(s)) for e, s in context["fits"]
-        ]
-        found.n_features_in_ = int(context["n_features_in"])
-        if context["feature_names_in"]:
-            found.feature_names_in_ = np.asarray(context["feature_names_in"], object)
-        if len(found.history_) != len(networks) or found.model != networks[0].name:
-            raise ValueError(f"{len(networks)} models {networks[0].name}")
+        found.history_ = [FitState(best_epoch=e, best_nll=s) for e, s in stored.fits]
+        found.n_features_in_ = stored.n_features_in
+        if stored.feature_names_in:
+            found.feature_names_in_ = np.asarray(stored.feature_names_in, object)
         return found
 
     def check(self) -> None:
         """Raise RequestError if a parameter is out of range, or the model is not one of classes."""
+        self.check_kinds()
         one_of("model of classes", self.model, CLASS_MODELS)
         one_of("preset", self.preset, CLASS_PRESETS)
         one_of("scaling", self.scaling, SCALINGS)
-        self.check_numbers()
         whole_number("members", self.members, 1, MAX_MEMBERS)
-        for name in ("columns", "classes"):
-            found = getattr(self, name)
-            if isinstance(found, str):
-                raise RequestError(f"expected {name} as a list, found the text {found!r}.")
 
     def plan(self, rows: Data, classes: int, seed: int) -> FitPlan:
         """Return the settings of the fit of one member to training rows."""

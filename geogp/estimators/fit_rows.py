@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from geogp.arguments import check_size
 from geogp.errors import DataError, RequestError
-from geogp.estimators.point_columns import PointColumns, Points
+from geogp.estimators.point_columns import PointColumns, Points, is_geographic
 from geogp.estimators.point_scale import PointScale
 from geogp.evaluation.splits.point_splits import CELL_KM, ValidationPart, validation_part
 from geogp.models.core.arrays import as_floats
@@ -21,6 +22,9 @@ Mask = NDArray[np.bool_]
 
 VALIDATIONS = ("blocks", "random")
 """Named ways to choose the validation rows; the user may also give a mask of the rows."""
+
+FAR_AWAY = 1e5
+"""Distance from the median, in interquartile ranges, that even heavy tails do not reach."""
 
 
 def warn_caller(text: str) -> None:
@@ -50,6 +54,19 @@ def warn_of_absent_devices(columns: PointColumns, points: Points) -> None:
         )
 
 
+def warn_of_outliers(y: Floats, warn: Tell) -> None:
+    """Warn if a measurement is so far from the others that it alone decides the fit."""
+    low, middle, high = np.percentile(y, (25, 50, 75))
+    away = np.abs(y - middle)
+    if high > low and away.max() > FAR_AWAY * (high - low):
+        row = int(away.argmax())
+        warn(
+            f"the measurement {y[row]:g} in row {row} is {away[row] / (high - low):.3g} "
+            f"interquartile ranges from the median: the fit and all intervals depend on it. "
+            f"Correct it or drop its row."
+        )
+
+
 def data_of(
     scale: PointScale, points: Points, y: Floats, groups: NDArray[np.int64] | None = None
 ) -> Data:
@@ -64,7 +81,12 @@ def column_of(y: ArrayLike, warn: Tell = warn_caller) -> NDArray[Any]:
     """Return the targets as an array; a table with one column becomes a vector."""
     if y is None:
         raise DataError("fit requires y to be passed, but the target y is None.")
-    found = np.asarray(y.to_numpy() if isinstance(y, pd.Series | pd.DataFrame) else y)
+    found = y.to_numpy() if isinstance(y, pd.Series | pd.DataFrame) else y
+    if not isinstance(found, np.ma.MaskedArray):
+        try:
+            found = np.asarray(found)
+        except ValueError as error:
+            raise DataError(f"expected y to be one column, found {error}.") from None
     if found.ndim == 2 and found.shape[1] == 1:
         warn("expected y of shape (n,), found shape (n, 1): geogp uses the column as a vector.")
         found = found[:, 0]
@@ -73,15 +95,8 @@ def column_of(y: ArrayLike, warn: Tell = warn_caller) -> NDArray[Any]:
 
 def target_of(y: ArrayLike, n: int, warn: Tell = warn_caller) -> Floats:
     """Return the targets, (n,), as float64; raise DataError unless `y` has n finite numbers."""
-    found = column_of(y, warn)
-    if found.dtype.kind == "O":
-        try:
-            found = found.astype(np.float64)
-        except (TypeError, ValueError):
-            raise DataError(
-                "expected measurements that are numbers, found other objects."
-            ) from None
-    values = as_floats(found, "measurements y")
+    values = as_floats(column_of(y, warn), "measurements y")
+    check_size(values, "measurements y")
     if values.shape != (n,):
         raise DataError(
             f"expected {n} measurements, one for each row of X, found shape {values.shape}."
@@ -108,7 +123,10 @@ def mask_of(validation: Any, n: int, names: str) -> Mask:
 
     `names` are the named ways to choose the rows, for the message.
     """
-    mask = np.asarray(validation)
+    try:
+        mask = np.asarray(validation)
+    except ValueError:  # lists of different lengths
+        mask = np.asarray(None)
     if mask.dtype != np.bool_ or mask.shape != (n,):
         found = repr(validation) if mask.ndim == 0 else f"{mask.dtype} of shape {mask.shape}"
         raise RequestError(f"expected validation as {names}, or a mask of {n} rows, found {found}.")
@@ -132,3 +150,19 @@ def check_width(X: Any, width: int, *, named: bool) -> None:
             f"X has {found} features, but the estimator is expecting {width} features as input: "
             f"give the columns that the estimator was fitted to."
         )
+
+
+def check_metres(points: Points, crs: Any, scale: PointScale | None = None) -> None:
+    """Raise DataError if points of a projected CRS look like degrees.
+
+    `scale` is that of the fit of a model; its box may be near the origin of the coordinates.
+    """
+    near = scale is not None and scale.is_near_origin
+    if crs is None or is_geographic(crs) or near or not points.look_like_degrees:
+        return
+    raise DataError(
+        f"expected coordinates in the unit of crs={crs!r}, found x up to "
+        f"{np.abs(points.x).max():g} and y up to {np.abs(points.y).max():g}, which look like "
+        f"longitudes and latitudes. Use crs='EPSG:4326' for degrees, or crs=None for plane "
+        f"coordinates in any unit."
+    )

@@ -3,12 +3,13 @@
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_type_hints
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from geogp.arguments import check_kind
 from geogp.choices import MAX_SEED, whole_number
 from geogp.errors import RequestError
 from geogp.estimators.point_columns import PointColumns
@@ -107,8 +108,11 @@ class EstimatorParameters:
             input_tags=utils.InputTags(),
         )
 
-    def check_numbers(self) -> None:
-        """Raise RequestError if a parameter that is a whole number is out of range."""
+    def check_kinds(self) -> None:
+        """Raise RequestError if a parameter is of a wrong kind, or a number is out of range."""
+        kinds = get_type_hints(self.kind())
+        for name in self.kind().defaults():
+            check_kind(name, getattr(self, name), kinds[name])
         whole_number("random_state", self.random_state, 0, MAX_SEED)
         for name in ("epochs", "rank", "batch"):
             if getattr(self, name) is not None:
@@ -184,6 +188,7 @@ class SpatialParameters(EstimatorParameters):
 
     def check(self) -> None:
         """Raise RequestError if a parameter is out of range, or the model is of another family."""
+        self.check_kinds()
         about = find_model(self.model)
         if about.family not in self.families:
             raise RequestError(
@@ -191,7 +196,7 @@ class SpatialParameters(EstimatorParameters):
                 f"found {self.model!r}. geogp.list_models() shows the family of each model."
             )
         about.check_noise(self.noise)
-        self.check_numbers()
+        find_preset(self.preset, self.model)
 
     def columns(self) -> PointColumns:
         """Return the names of the columns that the estimator reads."""

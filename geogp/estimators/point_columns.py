@@ -8,16 +8,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from geogp.arguments import check_size, numbers_of, value_shown
 from geogp.choices import one_of
 from geogp.errors import DataError, RequestError, named, quoted
 from geogp.estimators.point_times import QUARTERS_PER, times_of
+from geogp.geodata.tiles.quadkeys import NORTHMOST
 from geogp.models.core.arrays import check_devices
 
 Floats = NDArray[np.float64]
 
-NORTHMOST = 90.0
-WIDEST = 360.0
-"""Largest allowed latitude and longitude, in degrees."""
+WIDEST, POLE = 360.0, 90.0
+"""Largest longitude and latitude, in degrees."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,11 @@ class Points:
 
     def __len__(self) -> int:
         return len(self.x)
+
+    @property
+    def look_like_degrees(self) -> bool:
+        """Whether all coordinates could be a longitude and a latitude."""
+        return bool(np.abs(self.x).max() <= WIDEST and np.abs(self.y).max() <= POLE)
 
     def at(self, rows: NDArray[np.bool_]) -> "Points":
         """Return the points that the mask `rows` selects."""
@@ -72,10 +78,16 @@ class PointColumns:
         and optionally time, tests and devices, in this order. Raises RequestError if a column or
         the unit of times is missing, and DataError if a value is missing or out of range.
         """
-        if self.time_unit is not None:
-            one_of("time_unit", self.time_unit, QUARTERS_PER)
+        self.check()
         is_table = isinstance(X, pd.DataFrame)
         return self.checked(self._of_table(X) if is_table else self._of_array(X))
+
+    def check(self) -> None:
+        """Raise RequestError if the crs, the unit of times or a covariate is not allowed."""
+        if self.time_unit is not None:
+            one_of("time_unit", self.time_unit, QUARTERS_PER)
+        is_geographic(self.crs)
+        covariate_names(self.covariates)
 
     def _of_table(self, table: pd.DataFrame) -> Points:
         if not len(table):
@@ -124,6 +136,13 @@ class PointColumns:
                 f"{type(X).__name__}; give a table (pandas.DataFrame) whose columns have names."
             )
         array = number_rows(X)
+        if array.shape[1] > 2 and self.time_unit is None:
+            raise RequestError(
+                f"expected an array of x and y, found {array.shape[1]} columns. The third column "
+                f"of an array is the time, never a height or a depth: for times, give time_unit, "
+                f"one of {', '.join(QUARTERS_PER)}. For other columns, give a table "
+                f"(pandas.DataFrame) whose columns have names."
+            )
         names = ("x", "y", "time", "tests", "devices")
         if not 2 <= array.shape[1] <= len(names):
             raise DataError(
@@ -162,15 +181,13 @@ class PointColumns:
 
     def checked(self, points: Points) -> Points:
         """Return the same points; raise DataError if a coordinate or a number is out of range."""
-        if is_geographic(self.crs) and (
-            np.abs(points.y).max() > NORTHMOST or np.abs(points.x).max() > WIDEST
-        ):
-            raise DataError(
-                f"expected longitudes and latitudes in degrees for crs={self.crs!r}, found x from "
-                f"{points.x.min():g} to {points.x.max():g} and y from {points.y.min():g} to "
-                f"{points.y.max():g}. Are x and y swapped, or are they in metres? Use crs=None for "
-                "plane coordinates in any unit."
-            )
+        for name in ("x", "y", "time", "tests", "devices", "exposure", "covariates"):
+            values = getattr(points, name)
+            if values is not None:
+                check_size(values, f"numbers in {name}")
+        if is_geographic(self.crs):
+            x, y = points.x, points.y
+            self.check_degrees((x.min(), y.min(), x.max(), y.max()))
         for name in ("tests", "devices"):
             values = getattr(points, name)
             if values is not None and values.min() < 1:
@@ -182,12 +199,35 @@ class PointColumns:
             raise DataError(f"expected exposures above 0, found {points.exposure.min():g}.")
         return points
 
+    def check_degrees(self, bounds: tuple[float, float, float, float]) -> None:
+        """Raise DataError if the bounds of points are not in degrees, or are too near a pole."""
+        west, south, east, north = bounds
+        extent = f"x from {west:g} to {east:g} and y from {south:g} to {north:g}"
+        if max(-south, north) > POLE or max(-west, east) > WIDEST:
+            raise DataError(
+                f"expected longitudes and latitudes in degrees for crs={self.crs!r}, found "
+                f"{extent}. Are x and y swapped, or are they in metres? Name the projected CRS of "
+                f"metres, such as crs='EPSG:32161', or use crs=None for plane coordinates in any "
+                f"unit."
+            )
+        if max(-south, north) > NORTHMOST:
+            raise DataError(
+                f"expected latitudes from {-NORTHMOST:.2f} to {NORTHMOST:.2f} degrees, found "
+                f"{extent}: near a pole, degrees give wrong distances. Project the points, for "
+                f"example to EPSG:3413 (north) or EPSG:3031 (south), and name this crs."
+            )
+
 
 def number_rows(X: Any) -> Floats:
     """Return an array of numbers, (n, d) float64, with n of 1 or more.
 
     Raises DataError if X is a table of another library, a sparse array or no array of real numbers.
     """
+    if hasattr(X, "to_dataframe"):
+        raise DataError(
+            f"expected a pandas table or an array, found {type(X).__name__}; convert it with "
+            "to_dataframe().reset_index()."
+        )
     if hasattr(X, "columns") or hasattr(X, "column_names"):
         raise DataError(
             f"expected a pandas table or an array, found {type(X).__name__}; convert it with "
@@ -195,21 +235,7 @@ def number_rows(X: Any) -> Floats:
         )
     if type(X).__module__.startswith("scipy.sparse"):
         raise DataError("expected a dense array: sparse input is not supported.")
-    try:
-        array = np.asarray(X)
-    except ValueError as error:
-        raise DataError(f"expected a table or an array of numbers, found {error}.") from None
-    if array.dtype.kind == "O":
-        try:
-            array = array.astype(np.float64)
-        except (TypeError, ValueError):
-            raise DataError(
-                "expected an array of numbers, found other objects; give a table "
-                "(pandas.DataFrame) whose columns have names."
-            ) from None
-    if array.dtype.kind not in "iuf":
-        hint = " Complex data not supported." if array.dtype.kind == "c" else ""
-        raise DataError(f"expected an array of real numbers, found dtype {array.dtype}.{hint}")
+    array = numbers_of(X, "an array of numbers")
     if array.ndim != 2:
         raise DataError(
             f"expected an array of n rows and d columns, found shape {array.shape}. "
@@ -217,7 +243,7 @@ def number_rows(X: Any) -> Floats:
         )
     if not len(array):
         raise DataError(f"expected rows, found 0 sample(s) (shape={array.shape}).")
-    return array.astype(np.float64)
+    return array
 
 
 def covariate_names(given: Any) -> tuple[str, ...]:
@@ -278,9 +304,10 @@ def _known(crs: Any) -> Any:
 
     try:
         return CRS.from_user_input(crs)
-    except CRSError as error:
+    except (CRSError, TypeError, ValueError) as error:
         raise RequestError(
-            f"expected a coordinate reference system such as EPSG:4326, or None, found {crs!r}."
+            f"expected a coordinate reference system such as EPSG:4326, or None, found "
+            f"{value_shown(crs)}."
         ) from error
 
 

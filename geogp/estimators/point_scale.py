@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geogp.errors import RequestError, named
+from geogp.errors import DataError, RequestError, named
 from geogp.estimators.point_columns import Points, is_geographic, km_per_unit
 from geogp.geodata.places.region import EARTH_RADIUS_KM
 from geogp.models.core.options import OFFSET
@@ -17,6 +17,9 @@ Bounds = tuple[float, float, float, float]
 
 MOST_SD = 4.0
 """Largest absolute value of a standardised covariate; larger values are clipped."""
+
+FARTHEST = 1e9
+"""Largest absolute input; the square of a larger one has too few digits in single precision."""
 
 SPACING_KM = 0.6
 """Assumed mean spacing of places, in km, if the unit of the coordinates is unknown."""
@@ -152,7 +155,26 @@ class PointScale:
                     f"{named(others) or 'none'}."
                 )
             parts += [np.asarray(points.provider == name, float) for name in self.providers]
-        return np.column_stack(parts)
+        rows: Floats = np.column_stack(parts)
+        farthest = np.abs(rows).max()
+        if farthest > FARTHEST:
+            raise DataError(
+                f"expected points and times near those of the fit, with {self._told}, found one "
+                f"that is {farthest:.3g} times as far away as the edge of the box of the fit."
+            )
+        return rows
+
+    @property
+    def is_near_origin(self) -> bool:
+        """Whether the box of the fit contains the origin of the coordinates, or is near it."""
+        west, south, east, north = self.bounds
+        reach = east - west + north - south
+        return west < reach and east > -reach and south < reach and north > -reach
+
+    @property
+    def _told(self) -> str:
+        west, south, east, north = self.bounds
+        return f"x from {west:g} to {east:g} and y from {south:g} to {north:g}"
 
     def _when(self, points: Points) -> Floats:
         """Return the times of points, (n,), converted to the kind of times in the fit."""

@@ -93,7 +93,8 @@ def time_at(time: Any, unit: str | None) -> Times:
     if isinstance(time, str):
         try:
             period = pd.Period(time)
-            longer = period.freqstr.startswith(("Y", "Q", "M"))
+            # The period of an empty text is no period.
+            longer = getattr(period, "freqstr", "").startswith(("Y", "Q", "M"))
             time = period if longer else pd.Timestamp(time)
         except ValueError as error:
             raise RequestError(

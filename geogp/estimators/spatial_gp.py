@@ -9,10 +9,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from geogp.arguments import checked_arguments
 from geogp.choices import MAX_TESTS, check_sample, whole_number
 from geogp.distributions.prediction import Prediction
-from geogp.errors import RequestError, named
+from geogp.errors import RequestError
 from geogp.estimators.fit_rows import (
+    check_metres,
     check_width,
     data_of,
     target_of,
@@ -20,11 +22,11 @@ from geogp.estimators.fit_rows import (
     warn_caller,
     warn_of_absent_counts,
     warn_of_absent_devices,
+    warn_of_outliers,
 )
 from geogp.estimators.parameters import SpatialParameters
 from geogp.estimators.point_columns import Points, covariate_names, crs_text
 from geogp.estimators.point_scale import Bounds, PointScale
-from geogp.estimators.point_times import Times, time_at
 from geogp.geodata.places.region import Region
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.catalogue.storage import save_model
@@ -64,6 +66,7 @@ class SpatialGP(SpatialParameters):
     history_: FitState
     validation_: Mask
 
+    @checked_arguments
     def fit(self, X: Any, y: ArrayLike) -> Self:
         """Fit the model to measurements.
 
@@ -92,8 +95,8 @@ class SpatialGP(SpatialParameters):
         -----
         UserWarning
             A named column of tests or devices is missing; an input has the same value in all rows;
-            the model has more weights than there are rows; or there are so few rows that
-            cross-validation sets the width of the intervals.
+            a measurement is very far from the others; the model has more weights than rows; or
+            there are so few rows that cross-validation sets the width of the intervals.
         """
         return self.fit_watched(X, y)
 
@@ -116,17 +119,18 @@ class SpatialGP(SpatialParameters):
         if isinstance(X, pd.DataFrame):
             warn_of_absent_counts(self.columns(), points, warn)
         target = target_of(y, len(points), warn)
+        warn_of_outliers(target, warn)
         if scale is None:
-            names = self.x, self.y, self.time or "time"
             scale = PointScale.of_points(
                 points,
                 self.crs,
                 counts=self.counts,
-                names=names,
+                names=(self.x, self.y, self.time or "time"),
                 covariates=covariate_names(self.covariates),
             )
             if points.time is not None and scale.times is None:
                 warn("all rows have the same time: the model depends only on the place.")
+        check_metres(points, self.crs)
         held, cells = validation_rows(self.validation, points, self.crs, self.random_state)
         data = data_of(scale, points, target, cells if groups is None else groups)
         plan = self.plan(scale, int((~held).sum()))
@@ -137,10 +141,12 @@ class SpatialGP(SpatialParameters):
         self._train = None if network.holds_rows else (points.at(~held), target[~held])
         return self
 
+    @checked_arguments
     def predict(self, X: Any) -> Floats:
         """Return the medians of the predictive distributions at points, (n,), in the unit of y."""
         return self.predict_distribution(X).median
 
+    @checked_arguments
     def predict_distribution(
         self, X: Any, *, level: bool = False, single: Single | None = None
     ) -> Prediction:
@@ -181,6 +187,7 @@ class SpatialGP(SpatialParameters):
         x = self.scale_.inputs(points)
         return network.predict(x, tests, points.devices, level=level, **known)
 
+    @checked_arguments
     def score(self, X: Any, y: ArrayLike) -> float:
         """Return the mean log density of measurements; higher is better.
 
@@ -192,6 +199,7 @@ class SpatialGP(SpatialParameters):
         found = self.predict_distribution(X)
         return -float(found.log_score(target_of(y, len(found))).mean())
 
+    @checked_arguments
     def joint(
         self,
         points: Any,
@@ -250,6 +258,7 @@ class SpatialGP(SpatialParameters):
             network, train, inputs, calibrated=calibrated, seed=seed, columns=columns, single=single
         )
 
+    @checked_arguments
     def inputs(self, X: Any) -> Floats:
         """Return the model inputs of points, (n, d); the box of the fit is mapped to [-1, 1]².
 
@@ -261,14 +270,17 @@ class SpatialGP(SpatialParameters):
         self._fitted()
         return self.scale_.inputs(self._read(X))
 
+    @checked_arguments
     def features(self, X: Any) -> Floats:
         """Return the basis phi at points, (n, r), in the unit of y; `kernel` is phi(x) phi(x2)'."""
         return self._fitted().features(self.inputs(X))
 
+    @checked_arguments
     def kernel(self, X: Any, X2: Any) -> Floats:
         """Return prior covariances of the smooth function, (n, n2), in the squared unit of y."""
         return self._fitted().kernel(self.inputs(X), self.inputs(X2))
 
+    @checked_arguments
     def grid(
         self,
         region: Region | Bounds,
@@ -326,23 +338,12 @@ class SpatialGP(SpatialParameters):
         DataError
             The values of a covariate are not finite.
         """
-        from geogp.estimators.point_grid import predicted_grid  # noqa: PLC0415 - slow
+        from geogp.estimators import point_grid  # noqa: PLC0415 - slow
 
         self._fitted()
         columns, given = self.columns(), covariates or {}
-        missing = [name for name in covariate_names(columns.covariates) if name not in given]
-        if missing:
-            raise RequestError(
-                f"expected covariates= with a function for {named(missing)}, because the model "
-                f"was fitted to them."
-            )
-        when: Times | None = None
-        if self.scale_.times is not None:
-            if time is None:
-                raise RequestError(
-                    "expected time=, because the model was fitted to rows at several times."
-                )
-            when = time_at(time, self.time_unit)
+        point_grid.check_grid(columns, given, provider)
+        when = point_grid.grid_time(self.scale_, time, self.time_unit)
         whole_number("tests", tests, 1, MAX_TESTS)
         if devices is not None:
             whole_number("devices", devices, 1, MAX_TESTS)
@@ -358,7 +359,9 @@ class SpatialGP(SpatialParameters):
             inputs = self.scale_.inputs(columns.checked(points))
             return self.network_.predict(inputs, tests, devices, level=level)
 
-        return predicted_grid(predict, region, self.crs, zoom=zoom, resolution=resolution)
+        return point_grid.predicted_grid(
+            predict, region, self.crs, zoom=zoom, resolution=resolution
+        )
 
     @property
     def coefficients_(self) -> pd.DataFrame:
@@ -376,6 +379,7 @@ class SpatialGP(SpatialParameters):
             {"mean": mean, "sd": sd}, index=pd.Index(names[: len(mean)], name="covariate")
         )
 
+    @checked_arguments
     def save(self, path: Path | str, *, notes: dict[str, str] | None = None) -> None:
         """Write the fitted estimator to a safetensors file; `geogp.load_model` reads this file.
 
@@ -407,6 +411,7 @@ class SpatialGP(SpatialParameters):
 
     def _read(self, X: Any) -> Points:
         points = self.columns().read(X)
+        check_metres(points, self.crs, self.scale_)
         check_width(X, self.n_features_in_, named=hasattr(self, "feature_names_in_"))
         return points
 

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from geogp.arguments import checked_arguments
+from geogp.choices import one_of
 from geogp.errors import DataError
 from geogp.estimators.class_gp import ClassGP
 from geogp.estimators.estimator_classes import (
@@ -14,19 +16,30 @@ from geogp.estimators.estimator_classes import (
     KernelGP,
     PlaceClassGP,
 )
+from geogp.estimators.point_columns import is_geographic
 from geogp.estimators.point_scale import CovariateScale, PointScale
 from geogp.estimators.spatial_gp import SpatialGP
+from geogp.estimators.stored_schema import (
+    StoredClasses,
+    StoredEstimator,
+    StoredInputs,
+    described_as,
+)
 from geogp.models.catalogue import storage
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.core.devices import pick_device
 from geogp.models.core.lowrank import LowRankGP
 from geogp.models.training.training_loop import FitState
 
+_WRONG = (KeyError, TypeError, ValueError)
+"""Errors of wrong parameters; geogp's own errors of arguments and data are of these kinds."""
+
 ESTIMATORS: dict[str, type[SpatialGP]] = {
     kind.__name__: kind for kind in (FieldGP, DeepBasisGP, KernelGP, CountGP, PlaceClassGP)
 }
 
 
+@checked_arguments
 def load_model(path: Path | str, *, device: str = "auto") -> SpatialGP | ClassGP:
     """Return the estimator from a file that `save` wrote, or from ``model.safetensors`` of a run.
 
@@ -47,10 +60,11 @@ def load_model(path: Path | str, *, device: str = "auto") -> SpatialGP | ClassGP
     networks, context = storage.load_models(path)
     if context.get("estimator") != ClassGP.__name__:
         return _spatial(networks, context, path, device)
+    stored = described_as(StoredClasses, context, path)
     try:
-        return ClassGP.restored(networks, context, device)
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path} does not describe its classes ({error!r}).") from error
+        return ClassGP.restored(networks, stored, device)
+    except _WRONG as error:
+        raise DataError(f"{path} does not describe its classes ({error}).") from error
 
 
 def load_with_notes(path: Path | str, *, device: str = "auto") -> tuple[SpatialGP, dict[str, Any]]:
@@ -65,20 +79,19 @@ def load_with_notes(path: Path | str, *, device: str = "auto") -> tuple[SpatialG
 def _spatial(
     networks: list[LowRankGP], context: dict[str, Any], path: Path | str, device: str
 ) -> SpatialGP:
-    network = networks[0]
+    network, stored = networks[0], described_as(StoredEstimator, context, path)
     try:
-        estimator = _estimator(network.name, context)
-        estimator.scale_ = _scale(estimator, context["inputs"])
-        estimator.history_ = FitState(
-            best_epoch=int(context["best_epoch"]), best_nll=float(context["validation_nll"])
-        )
-        timed = estimator.scale_.times is not None
-        estimator.n_features_in_ = int(context.get("n_features_in", 2 + timed))
-        names = context.get("feature_names_in", ["longitude", "latitude", "quarter"][: 2 + timed])
-        if names:
-            estimator.feature_names_in_ = np.asarray(names, object)
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path} does not describe the inputs of its model ({error!r}).") from error
+        estimator = _estimator(network.name, stored)
+        estimator.scale_ = _scale(estimator, stored.inputs)
+        _check_scale(estimator, network, named=stored.params is not None)
+    except _WRONG as error:
+        raise DataError(f"{path} does not describe the inputs of its model ({error}).") from error
+    estimator.history_ = FitState(best_epoch=stored.best_epoch, best_nll=stored.validation_nll)
+    columns = ["longitude", "latitude", "quarter"][: 2 + (estimator.scale_.times is not None)]
+    estimator.n_features_in_ = stored.n_features_in or len(columns)
+    names = columns if stored.feature_names_in is None else stored.feature_names_in
+    if names:
+        estimator.feature_names_in_ = np.asarray(names, object)
     estimator.device = device
     estimator.network_ = network.to(pick_device(device))
     return estimator
@@ -93,32 +106,49 @@ def make_estimator(model: str, **parameters: Any) -> SpatialGP:
     return kind(**{name: value for name, value in wanted.items() if name in names})
 
 
-def _estimator(model: str, context: dict[str, Any]) -> SpatialGP:
-    if "params" in context:
-        found = ESTIMATORS[context["estimator"]](**context["params"])
-        if found.model != model:
-            raise ValueError(f"{found.model} is not {model}")
-        return found
-    inputs = context["inputs"]
-    return make_estimator(
-        model,
-        time=None if inputs["quarters"] is None else "quarter",
-        tests="tests",
-        devices="devices",
-        exposure="area_km2" if "area_km2" in inputs else None,
-    )
+def _estimator(model: str, stored: StoredEstimator) -> SpatialGP:
+    """Return the estimator with the stored parameters, which are checked."""
+    if stored.params is None:
+        return make_estimator(
+            model,
+            time=None if stored.inputs.quarters is None else "quarter",
+            tests="tests",
+            devices="devices",
+            exposure=None if stored.inputs.area_km2 is None else "area_km2",
+        )
+    one_of("estimator", stored.estimator, ESTIMATORS)
+    found = ESTIMATORS[str(stored.estimator)](**stored.params)
+    if found.model != model:
+        raise DataError(f"expected parameters of {model}, found those of {found.model}")
+    found.check()
+    found.columns().check()
+    return found
 
 
-def _scale(estimator: SpatialGP, inputs: dict[str, Any]) -> PointScale:
-    west, south, east, north = inputs["bounds"]
-    times = inputs["quarters"]
+def _scale(estimator: SpatialGP, inputs: StoredInputs) -> PointScale:
     return PointScale(
-        (west, south, east, north),
-        inputs.get("km"),
-        None if times is None else (times[0], times[1]),
-        inputs.get("area_km2"),
+        inputs.bounds,
+        inputs.km,
+        inputs.quarters,
+        inputs.area_km2,
         (estimator.x, estimator.y, estimator.time or "time"),
-        inputs.get("time_kind", None if times is None else "quarter"),
-        tuple(CovariateScale(*one) for one in inputs.get("covariates", [])),
-        tuple(map(str, inputs.get("providers", []))),
+        inputs.time_kind or (None if inputs.quarters is None else "quarter"),
+        tuple(CovariateScale(*one) for one in inputs.covariates),
+        tuple(inputs.providers),
     )
+
+
+def _check_scale(estimator: SpatialGP, network: LowRankGP, *, named: bool) -> None:
+    """Raise DataError if the stored scale contradicts the estimator or the model."""
+    scale, sizes = estimator.scale_, network.architecture
+    degrees = is_geographic(estimator.crs)
+    if degrees != (scale.km is None):
+        raise DataError(f"expected km for coordinates in a plane, found km {scale.km}")
+    if degrees:
+        estimator.columns().check_degrees(scale.bounds)
+    linear = len(scale.linear), len(scale.providers)
+    same = scale.columns == sizes.columns if named else len(scale.columns) == sizes.d
+    if not same or linear != (len(sizes.covariates), sizes.providers):
+        raise DataError(f"expected the inputs {sizes.columns}, found {scale.columns}")
+    if (scale.exposure is not None) != estimator.counts:
+        raise DataError(f"expected area_km2 only for counts, found {scale.exposure}")

@@ -51,7 +51,10 @@ def evaluate(prediction: Prediction, y: ArrayLike, groups: Any = None) -> pd.Dat
     scores = row_scores(prediction, y)
     rows = {ALL: np.ones(len(scores), np.bool_)}
     if groups is not None:
-        names = pd.Series(groups).reset_index(drop=True)
+        try:
+            names = pd.Series(groups).reset_index(drop=True)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"expected one column of groups, found {error}.") from None
         if len(names) != len(scores):
             raise DataError(f"expected a group for each of {len(scores)} rows, found {len(names)}.")
         found = sorted(names.dropna().unique(), key=str)

@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from geogp.arguments import numbers_of
 from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError, named
 from geogp.evaluation.scores import ClassScores, Scores, no_scores
@@ -40,7 +41,7 @@ def row_scores(
     ``coverage_95``, which is true if y lies in the central interval, bounds included. Raises
     DataError if `y` has another shape or is not finite.
     """
-    y = np.asarray(y, np.float64)
+    y = numbers_of(y, "measurements")
     if y.shape != prediction.mean.shape:
         raise DataError(
             f"expected {len(prediction)} measurements, one per prediction, found shape {y.shape}."

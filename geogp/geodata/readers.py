@@ -5,6 +5,7 @@ from pathlib import Path
 
 import geopandas as gpd
 
+from geogp.arguments import checked_arguments
 from geogp.choices import one_of
 from geogp.geodata.places.region import Region
 from geogp.geodata.places.region_choice import RegionChoice, file_and_rest
@@ -18,6 +19,7 @@ from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.geodata.tiles.targets import SERVICES, find_target
 
 
+@checked_arguments
 def read_region(
     name: str | Path,
     *,
@@ -77,6 +79,7 @@ def read_region(
     return found.region
 
 
+@checked_arguments
 def read_tiles(
     region: Region | str | Path,
     *,
@@ -166,4 +169,4 @@ def read_tiles(
 
 def _warn(texts: tuple[str, ...]) -> None:
     for text in texts:
-        warnings.warn(text, UserWarning, stacklevel=3)
+        warnings.warn(text, UserWarning, stacklevel=4)

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TypedDict, Unpack
 
+from geogp.arguments import checked_arguments
 from geogp.errors import RequestError, named
 from geogp.geodata.places.region_choice import file_and_rest
 from geogp.runs.open_run import Run, open_run
@@ -70,6 +71,7 @@ class MapSettings(PointSettings, total=False):
     fresh: bool
 
 
+@checked_arguments
 def make_map(
     region: str | Path | None = None,
     *,

@@ -4,18 +4,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import geopandas as gpd
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from geogp.arguments import checked_arguments, places_of
 from geogp.choices import CLASS, COUNT
 from geogp.errors import DataError, RequestError
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.estimators.stored_estimators import load_with_notes
 from geogp.models.catalogue.model_names import find_model
+from geogp.models.core.devices import pick_device
 from geogp.models.core.options import CANDIDATES, DOUBLE
 from geogp.models.core.precision import precision
 from geogp.records.run_record import RunRecord
@@ -207,12 +209,12 @@ class Run:
             question=question,
             tests=tests,
             devices=devices,
-            threshold=None if threshold is None else tuple(threshold),
+            threshold=cast("tuple[float, ...] | None", threshold),
             near_km=near_km,
         )
-        x, y = (np.atleast_1d(np.asarray(one, np.float64)) for one in (longitude, latitude))
-        if x.shape != y.shape or not (np.isfinite(x) & np.isfinite(y)).all():
-            raise DataError("expected as many finite latitudes as finite longitudes.")
+        x, y = map(np.atleast_1d, places_of(longitude, latitude))
+        if x.ndim != 1 or not (np.isfinite(x) & np.isfinite(y)).all():
+            raise DataError("expected finite latitudes and longitudes, each (n,).")
         if not len(x):
             raise RequestError("expected one place or more, found none.")
         with arithmetic(precision=self.record.precision):
@@ -235,9 +237,14 @@ class Run:
 
         Each row has one area and one threshold; see `ThresholdQuestion` and `threshold_shares`.
         """
-        values = None if threshold is None else tuple(threshold)
         asked = question_types.ThresholdQuestion(
-            threshold=values, by=by, weights=weights, at=at, draws=draws, seed=seed, crs=crs
+            threshold=cast("tuple[float, ...] | None", threshold),
+            by=by,
+            weights=weights,
+            at=at,
+            draws=draws,
+            seed=seed,
+            crs=crs,
         )
         found = self._answer(threshold_shares, asked)
         tables = [one.shares.assign(threshold=one.threshold.value) for one in found]
@@ -281,6 +288,7 @@ class Run:
             return answer(self.reopen(**how), asked)
 
 
+@checked_arguments
 def open_run(
     path: Path | str,
     *,
@@ -304,10 +312,11 @@ def open_run(
     Raises
     ------
     RequestError
-        The folder is not a finished run.
+        The folder is not a finished run, or the device is unknown or not available.
     DataError
         run.json is damaged, or was written by a later version of geogp.
     """
+    pick_device(device)
     folder = Path(path)
     content, record = read_run_record(folder)
     return Run(folder, content, record, device, read_from, listener or ProgressListener())

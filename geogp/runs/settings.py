@@ -243,8 +243,8 @@ class MapRequest(PointOptions):
     fresh: bool = setting("Start over, even if the folder already contains a run.", default=False)
 
     def __post_init__(self) -> None:
-        self._check_places()
         super().__post_init__()
+        self._check_places()
         self._check_model()
         find_model(self.model).check_noise(self.noise)
         self._check_points()
@@ -279,8 +279,6 @@ class MapRequest(PointOptions):
         object.__setattr__(self, "region_file", self.place.file)
         object.__setattr__(self, "strata", self.place.strata)
         object.__setattr__(self, "layers", tuple(map(absolute_name, self.layers)))
-        if isinstance(self.covariates, str):
-            object.__setattr__(self, "covariates", (self.covariates,))
         covariates = (
             one if one in NAMED_COVARIATES else absolute_place(one) for one in self.covariates
         )

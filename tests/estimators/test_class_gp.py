@@ -170,7 +170,7 @@ class TestManners:
         ({"model": "dbk-rbf"}, "unknown model of classes"),
         ({"members": 0}, "members from 1"),
         ({"preset": "quik"}, "unknown preset"),
-        ({"scaling": "max"}, "unknown scaling"),
+        ({"scaling": "max"}, "expected scaling as 'none' or 'minmax'"),
         ({"validation": "blocks"}, "validation as random, or a mask of 300 rows"),
         ({"validation": np.zeros(3, bool)}, "mask of 300 rows, found bool"),
         ({"epochs": 0}, "epochs from 1"),
@@ -249,7 +249,7 @@ def test_a_table_with_numbered_columns_is_predicted_after_loading(tmp_path):
 
 @pytest.mark.parametrize("name", ["columns", "classes"])
 def test_a_text_is_no_list(name):
-    with pytest.raises(RequestError, match=f"expected {name} as a list, found the text 'ab'"):
+    with pytest.raises(RequestError, match=f"expected {name} as a list or None, found 'ab'"):
         ClassGP(**{name: "ab"}).fit(np.zeros((4, 2)), [0, 1, 0, 1])
 
 

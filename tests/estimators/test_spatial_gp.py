@@ -221,7 +221,10 @@ class TestGrids:
             ({"region": (0, 0, 1, 1), "time": "2025Q1", "resolution": 0}, "above 0"),
             ({"region": (0, 0, 1, 1), "time": "2025Q1", "resolution": 1e-6}, "too large"),
             ({"region": simple_region(), "time": "2025Q1"}, "a box of west"),
-            ({"region": "PR", "time": "2025Q1"}, "expected a region"),
+            (
+                {"region": "PR", "time": "2025Q1"},
+                "expected region as Region or a list of 4 entries",
+            ),
             ({"region": (0, 0, 1, 1), "time": "2025Q1", "tests": 0}, "tests from 1"),
             ({"region": (0, 0, 1, 1), "time": "2025Q1", "devices": 0}, "devices from 1"),
             (
@@ -399,7 +402,7 @@ UNFIT = {
         ({"time": "date", "time_unit": "days"}, "unknown time_unit 'days'; choose one of"),
         ({"epochs": 0}, "epochs from 1"),
         ({"batch": -1}, "batch from 1"),
-        ({"rank": 0.5}, "rank from 1"),
+        ({"rank": 0.5}, "rank as a whole number or None, found 0.5"),
         ({"crs": "EPSG:4807"}, "counted from Greenwich"),
         ({"x": "nowhere"}, "expected a column 'nowhere'"),
     ],
@@ -416,7 +419,7 @@ def test_parameters_that_are_refused(points, parameters, match):
         (lambda t: t.value.where(t.index > 3), "finite measurements y"),
         (lambda t: t.value * 0, "same value in all"),
         (lambda _: None, "requires y"),
-        (lambda t: t.date.astype(str), "measurements that are numbers"),
+        (lambda t: t.date.astype(str), "measurements y to be numbers"),
     ],
 )
 def test_targets_that_are_refused(points, y, match):

@@ -573,5 +573,5 @@ class TestRefusals:
 
     def test_no_paths(self):
         level = joint_level(make_field(4, 30), None, grid(4))
-        with pytest.raises(RequestError, match="1 sample path or more, found 0"):
+        with pytest.raises(RequestError, match="sample paths from 1 to 100,000, found 0"):
             next(level.paths(0))

@@ -3,6 +3,7 @@
 Rows with the same location and time belong to the same part.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -23,10 +24,17 @@ MIN_CELLS, MIN_PLACES = 20, 4
 _DIGITS = 7
 """Number of decimals of rounded coordinates; in degrees, this is about a centimetre."""
 
+_SHARE_DIGITS, _MOST_DIGITS = 4, 300
+"""Number of digits of coordinates relative to a small extent; largest number of decimals."""
+
 
 def place_codes(x: Floats, y: Floats) -> Codes:
     """Return a code for each location, (n,): a hash of the rounded coordinates."""
-    return hashed(0, _bits(x), _bits(y))
+    extent = max(float(np.ptp(x)), float(np.ptp(y))) if len(x) else 0.0
+    digits = _DIGITS
+    if 0 < extent < 10.0 ** (_SHARE_DIGITS - _DIGITS):
+        digits = min(_MOST_DIGITS, math.ceil(_SHARE_DIGITS - math.log10(extent)))
+    return hashed(0, _bits(x, digits), _bits(y, digits))
 
 
 def time_codes(time: Floats | None, n: int) -> Numbers:
@@ -93,13 +101,15 @@ def validation_part(
     return ValidationPart(found, cell)
 
 
-def _bits(values: Floats) -> Codes:
+def _bits(values: Floats, digits: int = _DIGITS) -> Codes:
     # Adding 0 turns -0.0 into 0.0; these are equal, but have different bits.
-    return np.ascontiguousarray(np.round(values, _DIGITS) + 0.0).view(np.uint64)
+    return np.ascontiguousarray(np.round(values, digits) + 0.0).view(np.uint64)
 
 
 def _cells(places: Floats, side: tuple[float, float], scale: float) -> NDArray[np.int64]:
-    return np.floor(places / (scale * np.asarray(side))).astype(np.int64)
+    # Beyond these bounds, cells of one row each do not fit into whole numbers.
+    cells = np.floor(places / (scale * np.asarray(side))).clip(-(2.0**62), 2.0**62)
+    return cells.astype(np.int64)
 
 
 def _occupied(places: Floats, side: tuple[float, float], scale: float) -> int:

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
+from geogp.arguments import checked_arguments
 from geogp.choices import MAX_KM, MAX_SEED, above_zero, one_of, whole_number
 from geogp.errors import DataError, RequestError, named, quoted
 from geogp.evaluation.splits.point_splits import place_codes, point_cells, time_codes
@@ -17,6 +18,7 @@ from geogp.geodata.tiles.quadkeys import parse_quadkeys
 Table = TypeVar("Table", bound=pd.DataFrame)
 
 
+@checked_arguments
 def split(
     table: Table,
     how: str = "blocks",

@@ -20,6 +20,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
+from geogp.arguments import places_of
 from geogp.errors import DataError
 from geogp.geodata.places.distances import unit_vectors
 from geogp.geodata.places.region import EARTH_RADIUS_KM
@@ -113,19 +114,20 @@ class PointCovariate:
         `quarter` is None, weights do not depend on time. Raises DataError if the numbers of places
         and quarters differ.
         """
-        points = _points_km(np.atleast_1d(longitude), np.atleast_1d(latitude))
+        points = _points_km(*map(np.atleast_1d, places_of(longitude, latitude)))
         value, sd = np.full(len(points), np.nan), np.full(len(points), np.nan)
         places = np.flatnonzero(np.isfinite(points).all(1))
         groups: list[tuple[int | None, NDArray[np.int64]]] = [(None, places)]
-        if self.quarter is not None and quarter is not None:
+        if quarter is not None:
             asked = indices_of(np.atleast_1d(np.asarray(quarter)))
             if len(asked) not in {1, len(points)}:
                 raise DataError(
                     f"expected one quarter, or a quarter for each of {len(points)} places, found "
                     f"{len(asked)}."
                 )
-            asked = np.broadcast_to(asked, len(points))[places]
-            groups = [(int(t), places[asked == t]) for t in np.unique(asked)]
+            if self.quarter is not None:
+                asked = np.broadcast_to(asked, len(points))[places]
+                groups = [(int(t), places[asked == t]) for t in np.unique(asked)]
         for time, rows in groups:
             mean, weight = self._means(time)
             for part in np.array_split(rows, 1 + len(rows) // PLACES_AT_ONCE):

@@ -16,6 +16,7 @@ from rasterio.errors import RasterioError
 from rasterio.windows import Window
 from scipy.ndimage import map_coordinates
 
+from geogp.arguments import places_of
 from geogp.errors import DataError
 from geogp.geodata.covariates.point_covariate import CovariateValues
 from geogp.geodata.places.polygons import without_network
@@ -100,8 +101,8 @@ class RasterCovariate:
 
         Raises DataError if the raster is damaged, or more than `MAX_CELLS` cells have to be read.
         """
-        longitude = (np.atleast_1d(np.asarray(longitude, np.float64)) + 180) % 360 - 180
-        latitude = np.atleast_1d(np.asarray(latitude, np.float64))
+        longitude, latitude = map(np.atleast_1d, places_of(longitude, latitude))
+        longitude = (longitude + 180) % 360 - 180
         with without_network():
             x, y = self.to_raster.transform(longitude, latitude)
         try:

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from geogp.arguments import checked_arguments
 from geogp.errors import DataError, RequestError, named
 from geogp.geodata.covariates.point_covariate import PointCovariate, indices_of
 from geogp.geodata.covariates.raster_covariate import MOST_VALUE, RasterCovariate
@@ -23,6 +24,7 @@ Covariate = RasterCovariate | PointCovariate
 _NEEDED, _OPTIONAL = ("longitude", "latitude", "value"), ("tests", "quarter")
 
 
+@checked_arguments
 def read_covariate(source: str | Path | pd.DataFrame) -> Covariate:
     """Read a covariate: a quantity from another source, with values at any place.
 

@@ -13,10 +13,15 @@ from numpy.typing import ArrayLike, NDArray
 from shapely.geometry import MultiPolygon, Polygon
 from shapely.geometry.base import BaseGeometry
 
+from geogp.arguments import checked_arguments, numbers_of, places_of
+from geogp.choices import whole_number
 from geogp.errors import DataError, RequestError
 from geogp.geodata.tiles import quadkeys
 
 EARTH_RADIUS_KM = 6371.0088  # mean radius of the Earth
+
+MAX_ZOOM = 30  # of tiles whose columns and rows are counted in a region
+MAX_BOX_TILES = 2**33  # of the bounding box of a region, most of which take hours to test
 
 URBAN, RURAL, UNKNOWN = "urban", "rural", "unknown"
 STRATA = (URBAN, RURAL)
@@ -126,6 +131,7 @@ class Region:
     invented: bool = False
 
     @classmethod
+    @checked_arguments
     def from_geometry(
         cls,
         code: str,
@@ -189,21 +195,32 @@ class Region:
     def unwrap(self, longitude: ArrayLike) -> NDArray[np.float64]:
         """Return longitudes, moved to within 180 degrees of the region's middle longitude."""
         middle = (self.bounds[0] + self.bounds[2]) / 2
-        return (np.asarray(longitude, np.float64) - middle + 180) % 360 - 180 + middle
+        found = numbers_of(longitude, "longitudes")
+        return (found - middle + 180) % 360 - 180 + middle
 
     def contains(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.bool_]:
         """Return whether each point in degrees, (n,), lies in the region and not in a hole."""
-        return _inside(self.boundary, self.unwrap(longitude), np.asarray(latitude, np.float64))
+        x, y = places_of(longitude, latitude)
+        return _inside(self.boundary, self.unwrap(x), y)
 
     def stratum(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.str_]:
         """Return the stratum of each point, (n,); ``unknown`` if the region has no strata."""
-        longitude = self.unwrap(longitude)
+        x, y = places_of(longitude, latitude)
         if self.strata is None:
-            return np.full(longitude.shape, UNKNOWN, dtype=f"<U{len(UNKNOWN)}")
-        return self.strata.of(longitude, np.asarray(latitude, np.float64))
+            return np.full(x.shape, UNKNOWN, dtype=f"<U{len(UNKNOWN)}")
+        return self.strata.of(self.unwrap(x), y)
 
     def tiles(self, zoom: int = quadkeys.ZOOM) -> Tiles:
-        """Return the tiles whose centre lies in the region, row by row from the north-west."""
+        """Return the tiles whose centre lies in the region, row by row from the north-west.
+
+        Raises RequestError if the zoom is not a whole number from 0 to 30, or there would be far
+        too many tiles.
+        """
+        whole_number("zoom", zoom, 0, MAX_ZOOM)
+        if self._box_tiles(zoom) > MAX_BOX_TILES:
+            raise RequestError(
+                f"{self.name} has too many tiles of zoom {zoom}; choose a lower zoom."
+            )
         kept = list(self._strips(zoom, 2_000_000))
         column, row = (np.concatenate(parts) for parts in zip(*kept, strict=True))
         return Tiles(column, row, zoom)

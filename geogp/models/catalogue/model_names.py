@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, get_args
 
+from geogp.arguments import checked_arguments
 from geogp.choices import AVERAGE, CLASS, COUNT, nearest, one_of
 from geogp.errors import RequestError
 from geogp.models.core.options import NOISES
@@ -208,6 +209,7 @@ def find_model(name: str) -> ModelName:
     return every[name]
 
 
+@checked_arguments
 def list_models(family: str | None = None) -> list[str]:
     """Return the names of the models in all families or in one family.
 

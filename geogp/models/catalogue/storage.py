@@ -196,6 +196,7 @@ def load_models(path: Path | str) -> tuple[list[LowRankGP], dict[str, Any]]:
 
 def _filled(tensors: dict[str, Tensor], described: dict[str, Any], path: Path | str) -> LowRankGP:
     """Return the model with the given tensors; raise the errors of `load_models`."""
+    _check_finite(tensors, path)
     try:
         architecture = Architecture(**described["architecture"])
         _check_sizes(architecture, tensors)
@@ -207,7 +208,11 @@ def _filled(tensors: dict[str, Tensor], described: dict[str, Any], path: Path | 
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         message = str(error)[:MAX_MESSAGE_CHARACTERS]  # torch lists every unexpected tensor
         raise DataError(f"the tensors in {path} do not fit its model: {message}.") from error
-    for name, value in model.state_dict().items():
+    _check_finite(model.state_dict(), path)  # after conversions
+    return model
+
+
+def _check_finite(tensors: dict[str, Tensor], path: Path | str) -> None:
+    for name, value in tensors.items():
         if not bool(torch.isfinite(value).all()):
             raise DataError(f"the tensor {name} in {path} is not finite.")
-    return model

@@ -1,11 +1,12 @@
 """The sizes that determine the shapes of a model's tensors."""
 
 from dataclasses import dataclass
-from numbers import Integral
+from typing import get_type_hints
 
 import torch
 
-from geogp.choices import one_of
+from geogp.arguments import LARGEST, of_kind
+from geogp.choices import one_of, whole_number
 from geogp.errors import RequestError
 from geogp.models.core.linalg import LARGEST_JITTER
 from geogp.models.core.options import NOISES
@@ -52,6 +53,8 @@ class Architecture:
     providers: int = 0
 
     def __post_init__(self) -> None:
+        for name, kind in get_type_hints(Architecture).items():
+            object.__setattr__(self, name, of_kind(name, getattr(self, name), kind))
         one_of("dtype", self.dtype, _DTYPES)
         one_of("noise", self.noise, NOISES)
         self._check_sizes()
@@ -59,15 +62,15 @@ class Architecture:
             raise RequestError(
                 f"expected a relative jitter from 0 to {LARGEST_JITTER:g}, found {self.jitter}."
             )
-        names = tuple(self.columns) or tuple(f"x{index}" for index in range(self.d))
+        names = self.columns or tuple(f"x{index}" for index in range(self.d))
         object.__setattr__(self, "columns", names)
-        object.__setattr__(self, "dropped", tuple(self.dropped))
-        object.__setattr__(self, "units", tuple(self.units))
-        object.__setattr__(self, "covariates", tuple(self.covariates))
-        if self.units and (len(self.units) != self.d or not min(self.units) > 0):
+        if self.units and (
+            len(self.units) != self.d or not all(0 < unit <= LARGEST for unit in self.units)
+        ):
             raise RequestError(
                 f"expected {self.d} units above 0, one for each column, found {self.units}."
             )
+        whole_number("providers", self.providers, 0, len(self.covariates))
         if len(set(names)) != self.d or not set(self.dropped) < set(names):
             raise RequestError(
                 f"expected {self.d} different names of columns, and at least one column that is "
@@ -84,10 +87,7 @@ class Architecture:
         # LayerNorm over a single feature is constant.
         least = {"d": 1, "r": 1, "h": 2, "blocks": 0, "classes": 0}
         most = {"d": MAX_COLUMNS, "blocks": MAX_BLOCKS, "classes": MAX_CLASSES}
-        if not all(
-            isinstance(size, Integral) and least[name] <= int(size) <= most.get(name, int(size))
-            for name, size in sizes.items()
-        ):
+        if not all(least[name] <= size <= most.get(name, size) for name, size in sizes.items()):
             found = ", ".join(f"{name} {size!s:.40}" for name, size in sizes.items())
             raise RequestError(
                 f"expected whole numbers as sizes, d from 1 to {MAX_COLUMNS:,}, r of 1 or more, h "

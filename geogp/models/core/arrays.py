@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from geogp.arguments import numbers_of
 from geogp.errors import DataError
 
 ROUNDING = 1e-9
@@ -18,14 +19,7 @@ def as_floats(values: object, what: str) -> NDArray[np.float64]:
     """
     if isinstance(values, torch.Tensor):
         values = _on_cpu(values, what)
-    if isinstance(values, np.ma.MaskedArray):
-        raise DataError(f"expected {what} without a mask, found a masked array; drop those rows.")
-    try:
-        array = np.asarray(values)
-    except ValueError as error:
-        raise DataError(f"expected {what} to be an array, found {error}.") from None
-    if array.dtype.kind not in "iuf":
-        raise DataError(f"expected {what} to be real numbers, found dtype {array.dtype}.")
+    array = numbers_of(values, what)
     # torch shares the memory of an array, so an array that is not contiguous or writeable is
     # copied.
     floats = np.require(array, np.float64, ["C", "W"])

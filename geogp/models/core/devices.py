@@ -33,7 +33,7 @@ def pick_device(name: str) -> torch.device:
 
     Raises RequestError if ``cuda`` is not available, or the name is unknown.
     """
-    if name not in {"auto", "cpu", "cuda"}:
+    if not isinstance(name, str) or name not in {"auto", "cpu", "cuda"}:
         raise RequestError(f"expected the device auto, cpu or cuda, found {name!r}.")
     available = torch.cuda.is_available()
     if name == "cuda" and not available:

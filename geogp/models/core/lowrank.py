@@ -1,7 +1,7 @@
 """The class of all models: a process with a basis, a posterior and a noise model."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -130,6 +130,12 @@ class LowRankGP(nn.Module):
         self.register_buffer("y_mean", torch.zeros((), dtype=torch.float64))
         self.register_buffer("y_sd", torch.ones((), dtype=torch.float64))
         self.register_buffer("widening", torch.ones((), dtype=torch.float64))
+
+    def _load_from_state_dict(self, *given: Any) -> None:
+        super()._load_from_state_dict(*given)
+        above = self.x_high - self.x_low, self.y_sd, self.widening
+        if not all(bool((value > 0).all()) for value in above):
+            raise ValueError("expected x_low below x_high, and y_sd and widening above 0")
 
     @property
     def spread_is_noise(self) -> bool:

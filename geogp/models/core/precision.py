@@ -10,12 +10,14 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from geogp.arguments import checked_arguments
 from geogp.errors import RequestError
 from geogp.models.core.options import DOUBLE, PRECISIONS, SINGLE
 
 _CURRENT = ContextVar("_CURRENT", default=DOUBLE)
 
 
+@checked_arguments
 @contextmanager
 def precision(name: str) -> Iterator[None]:
     """Fit and predict with a precision inside a ``with`` block.

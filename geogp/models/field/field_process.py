@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from geogp.arguments import numbers_of
 from geogp.errors import DataError, RequestError
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.arrays import as_floats, check_devices
@@ -327,7 +328,7 @@ class FieldProcess(LowRankGP):
         return torch.stack([behind, given], 1)
 
     def _counts(self, given: Floats | float, n: int, name: str) -> Tensor:
-        values = np.asarray(given, np.float64)
+        values = numbers_of(given, name)
         infinite = np.isinf(values)
         counts = np.where(infinite, values, as_floats(np.where(infinite, 1.0, values), name))
         if counts.shape not in {(), (n,)} or (counts < 1).any():

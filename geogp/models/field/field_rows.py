@@ -58,6 +58,9 @@ class HeldRows(nn.Module):
             if found is not None and found.shape[1:] == own.shape[1:]:
                 setattr(self, name, own.new_zeros(found.shape))
         super()._load_from_state_dict(state, prefix, *others)
+        sizes = {len(self.x), len(self.y), len(self.counts)}
+        if len(sizes) > 1 or not bool((self.counts >= 1).all()):
+            raise ValueError(f"expected rows of one number, with counts above 0, found {sizes}")
 
 
 class RowTerms(NamedTuple):

@@ -64,6 +64,12 @@ class MeasurementLaw(Noise):
         power = (tests * devices).sum() / square if float(square) > 0 else torch.ones(())
         self.devices_power.copy_(power.clamp(0, 1))
 
+    def _load_from_state_dict(self, *given: Any) -> None:
+        super()._load_from_state_dict(*given)
+        low, high = self.counts_range
+        if not bool((low >= 1).all() and (low <= high).all() and self.devices_power >= 0):
+            raise ValueError("expected counts of 1 or more, and a power of devices of 0 or more")
+
     def typical_devices(self, tests: Tensor) -> Tensor:
         """Return the typical number of devices behind `tests` tests, k^c, (n,).
 

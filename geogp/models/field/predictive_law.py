@@ -145,6 +145,8 @@ class Parameters(NamedTuple):
 
     def distribution(self) -> tuple[Floats, Floats, Shape]:
         """Return mean (n,), sd (n,) and shape; ε and log δ are rounded, see `PredictiveLaw`."""
+        if not all(np.isfinite(part).all() for part in self):
+            raise NumericalError("the prediction contains values that are not finite.")
         rounded = (np.round(part / SHAPE_STEP) for part in (self.skewness, self.log_tail))
         steps, number = _distinct(*rounded)
         skewness, tailweight = steps * SHAPE_STEP

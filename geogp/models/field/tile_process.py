@@ -37,6 +37,9 @@ ROUGH = 0.5
 LARGEST_EXPONENT = 60.0
 """Largest absolute exponent of an amplitude; its fourth power, used in gradients, is finite."""
 
+MOST_STRETCH = 50.0
+"""Largest absolute stretch in a file; those of fits are near 0 (see `STRETCH_SD`)."""
+
 
 class TileProcess(nn.Module):
     """Covariance of the effects of single tiles around the field, for a standardised target.
@@ -117,10 +120,10 @@ class TileProcess(nn.Module):
         form = self._stored_form()
         bounds = bool((form.powers >= 0).all() and (form.powers <= 1).all())
         smooth = LEAST_SMOOTHNESS <= float(form.smoothness) <= MOST_SMOOTHNESS
-        if not (bounds and smooth and bool(form.stretch.isfinite().all())):
+        if not (bounds and smooth and bool((form.stretch.abs() <= MOST_STRETCH).all())):
             raise ValueError(
-                f"expected a finite stretch, a smoothness from {LEAST_SMOOTHNESS:g} to "
-                f"{MOST_SMOOTHNESS:g}, and powers from 0 to 1"
+                f"expected a stretch from {-MOST_STRETCH:g} to {MOST_STRETCH:g}, a smoothness from "
+                f"{LEAST_SMOOTHNESS:g} to {MOST_SMOOTHNESS:g}, and powers from 0 to 1"
             )
         self._form = form
 

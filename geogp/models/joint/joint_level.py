@@ -7,6 +7,7 @@ never from the L L' that an objective learned. A process of single tiles adds it
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -15,6 +16,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
+from geogp.arguments import numbers_of
+from geogp.choices import MAX_DRAWS, MAX_SEED, whole_number
 from geogp.errors import DataError, RequestError
 from geogp.models.core.devices import WORD
 from geogp.models.core.memory import HELD_BYTES, check_level
@@ -145,8 +148,7 @@ class JointLevel:
         DataError
             If the weights do not have one row for each point.
         """
-        dense = not sparse.issparse(weights)
-        given = np.asarray(weights, np.float64) if dense else weights
+        given: Any = weights if sparse.issparse(weights) else numbers_of(weights, "weights")
         if len(given.shape) == 1:
             given = given[:, None]
         return WeightedSums(self.sum_means(given), self.sum_covariance(given))
@@ -164,19 +166,18 @@ class JointLevel:
         return None
 
     def paths(self, paths: int, *, seed: int = 0) -> Iterator[Floats]:
-        """Yield joint draws of the levels of all tiles, in batches (b, n), in total `paths` draws.
+        """Return joint draws of the levels of all tiles, in batches (b, n), in total `paths` draws.
 
         Raises
         ------
         RequestError
-            If `paths` is below 1.
+            If `paths` is below 1 or above 100,000.
         """
-        if paths < 1:
-            raise RequestError(f"expected 1 sample path or more, found {paths}.")
-        rng = np.random.default_rng(seed)
-        group = _group(2 * len(self))
-        for start in range(0, paths, group):
-            yield from self._drawn(min(group, paths - start), rng)
+        whole_number("sample paths", paths, 1, MAX_DRAWS)
+        whole_number("seed", seed, 0, MAX_SEED)
+        rng, group = np.random.default_rng(seed), _group(2 * len(self))
+        starts = range(0, paths, group)
+        return chain.from_iterable(self._drawn(min(group, paths - at), rng) for at in starts)
 
     def measured(self, tests: Floats | float, devices: Floats | float | None = None) -> Self:
         """Return the distribution of measurements: each is a mean of `tests` tests in a tile.
@@ -221,12 +222,16 @@ class JointLevel:
         return self.own_variance * self.factor**2
 
     def _checked(self, weights: Weights) -> Weights:
-        if len(weights.shape) != 2 or weights.shape[0] != len(self):
+        found: Any = weights if sparse.issparse(weights) else numbers_of(weights, "weights")
+        if len(found.shape) != 2 or found.shape[0] != len(self):
             raise DataError(
                 f"expected weights of shape (n, k) for n = {len(self)} tiles, found shape "
-                f"{weights.shape}."
+                f"{found.shape}."
             )
-        return sparse.csc_array(weights)
+        given = sparse.csc_array(found)
+        if not np.isfinite(given.data).all():
+            raise DataError("expected finite weights of tiles, found NaN or infinite weights.")
+        return given
 
     def _independent(self, weights: Weights, variance: Floats) -> Floats:
         """Return variances (k,) of weighted sums over tiles whose terms are independent."""
@@ -291,6 +296,8 @@ def joint_level(
     time. Raises NumericalError if a covariance cannot be factorised.
     """
     model.check_has_level()
+    whole_number("seed", seed, 0, MAX_SEED)
+    whole_number("columns", columns, 0, MAX_SEED)
     rows = None if train is None else model.as_rows(train)
     return model.joint(x, rows, LevelOptions(calibrated, earlier, seed, columns, single))
 

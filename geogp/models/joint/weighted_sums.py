@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from geogp.choices import MAX_DRAWS, whole_number
+from geogp.choices import MAX_DRAWS, MAX_SEED, whole_number
 from geogp.distributions.prediction import check_inside
 
 Floats = NDArray[np.float64]
@@ -53,5 +53,6 @@ class WeightedSums:
             If the size is not a whole number of 1 or more.
         """
         whole_number("a size", size, 1, MAX_DRAWS)
+        whole_number("random_state", random_state, 0, MAX_SEED)
         random = np.random.default_rng(random_state)
         return random.multivariate_normal(self.mean, self.covariance, size, method="eigh")
