@@ -1,5 +1,6 @@
 """The public function `read_covariate`, for rasters, files of points, and tables."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,21 @@ from geogp.arguments import checked_arguments
 from geogp.errors import DataError, RequestError, named
 from geogp.geodata.covariates.point_covariate import PointCovariate, indices_of
 from geogp.geodata.covariates.raster_covariate import MOST_VALUE, RasterCovariate
-from geogp.geodata.tiles.parquet_files import read_table
+from geogp.geodata.points.cell_places import read_places
+from geogp.geodata.points.measured_cells import read_cells
+from geogp.geodata.points.point_options import PointOptions
+from geogp.geodata.points.point_table import ENDINGS, read_point_table
+from geogp.geodata.points.row_review import RowReview
 
 MAX_POINTS = 5_000_000  # most points of a covariate
 
-RASTERS, TABLES = (".tif", ".tiff"), (".parquet", ".geoparquet", ".csv")
-"""Extensions of the names of files that geogp reads as rasters or as tables of points."""
+RASTERS = (".tif", ".tiff")
+"""Extensions of the names of files that geogp reads as rasters."""
 
 Covariate = RasterCovariate | PointCovariate
 """A covariate from a raster or from points."""
 
-_NEEDED, _OPTIONAL = ("longitude", "latitude", "value"), ("tests", "quarter")
+_NEEDED = ("longitude", "latitude", "value")
 
 
 @checked_arguments
@@ -31,8 +36,8 @@ def read_covariate(source: str | Path | pd.DataFrame) -> Covariate:
     Parameters
     ----------
     source
-        A GeoTIFF with one band; a file of points (Parquet or CSV); or a table of points. Points
-        have the columns ``longitude`` and ``latitude`` in degrees, ``value``, and optionally
+        A GeoTIFF with one band; a file of points (CSV, Parquet and others); or a table of points.
+        Points have the columns ``longitude`` and ``latitude`` in degrees, ``value``, and optionally
         ``tests``, the number of measurements behind each value, and ``quarter``, such as
         ``2023Q4``.
 
@@ -49,41 +54,63 @@ def read_covariate(source: str | Path | pd.DataFrame) -> Covariate:
     RequestError
         There is no such file, or the extension of its name is unknown.
     DataError
-        The file is damaged, a column or the CRS is missing, or a value is not finite.
+        The file is damaged, a column or the CRS is missing, a value of the table is not finite, or
+        over 5 % of the rows of a file have no position or value.
+
+    Warns
+    -----
+    UserWarning
+        Rows of a file were left out.
     """
     if isinstance(source, pd.DataFrame):
         return _of_points(source, "the table")
     path = Path(source)
     ending = path.suffix.lower()
-    if not path.is_file() or ending not in RASTERS + TABLES:
+    if not path.is_file() or ending not in RASTERS + ENDINGS:
         raise RequestError(
-            f"expected a file of a covariate that ends in {', '.join(RASTERS + TABLES)}, found "
+            f"expected a file of a covariate that ends in {', '.join(RASTERS + ENDINGS)}, found "
             f"{path}{'' if path.is_file() else ', which is not a file'}."
         )
     if ending in RASTERS:
         return RasterCovariate(path)
-    return _of_points(_table(path), str(path))
+    found, left_out = read_points(path)
+    for text in left_out:
+        warnings.warn(text, UserWarning, stacklevel=3)
+    return found
 
 
-def _table(path: Path) -> pd.DataFrame:
-    if path.suffix.lower() != ".csv":
-        found = read_table(path, MAX_POINTS)
-        columns = [name for name in (*_NEEDED, *_OPTIONAL) if name in found.column_names]
-        return pd.DataFrame(found.select(columns).to_pandas())
-    try:
-        return pd.read_csv(path, nrows=MAX_POINTS + 1)
-    except (ValueError, OSError) as error:
-        raise DataError(
-            f"{path} cannot be read as CSV ({' '.join(str(error).split())}). Write the file again."
-        ) from error
+def read_points(path: Path) -> tuple[PointCovariate, list[str]]:
+    """Return the covariate of a file of points, and a warning for each reason of left-out rows.
+
+    The file is read as files of measurements are; see `read_point_table`. Raises the errors of
+    `read_covariate`.
+    """
+    options = PointOptions()
+    table = read_point_table(path, options)
+    review = RowReview.of(table)
+    columns = table.columns(options, _NEEDED)
+    longitude, latitude = read_places(review, columns, options)
+    found = {"longitude": longitude, "latitude": latitude}
+    for name in [name for name in ("value", "tests") if name in columns]:
+        found[name] = read_cells(review, columns[name], options).numbers
+        review.mark(np.isnan(found[name]), f"no {name}")
+    frame = pd.DataFrame(found)
+    if "quarter" in columns:
+        held = table.frame[columns["quarter"]]
+        texts = table.texts(columns["quarter"])
+        frame["quarter"] = held.to_numpy() if held.dtype.kind in "iuf" else texts
+    review.check()
+    kept = frame[review.kept].reset_index(drop=True)
+    warnings = [f"left out of {path.name}, {reason}." for reason in review.reasons()]
+    return _of_points(kept, str(path)), warnings
 
 
 def _of_points(table: pd.DataFrame, what: str) -> PointCovariate:
     missing = [name for name in _NEEDED if name not in table]
     if missing:
         raise DataError(
-            f"expected the columns {', '.join(_NEEDED)} in {what}, separated by commas, found no "
-            f"{named(missing)}. The columns are {named(table.columns)}."
+            f"expected the columns {', '.join(_NEEDED)} in {what}, found no {named(missing)}. The "
+            f"columns are {named(table.columns)}."
         )
     if not 0 < len(table) <= MAX_POINTS:
         raise DataError(

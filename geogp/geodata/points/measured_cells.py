@@ -7,7 +7,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from geogp.errors import DataError, named, quoted, shown
-from geogp.geodata.points.cell_numbers import decimal_sign, read_numbers
+from geogp.geodata.points.cell_numbers import CellNumbers, decimal_sign, read_numbers
 from geogp.geodata.points.cell_times import FIRST_YEAR, is_clock, read_times
 from geogp.geodata.points.point_options import PointOptions
 from geogp.geodata.points.point_roles import SPEEDS, known_export, plain
@@ -85,18 +85,36 @@ def read_target(
     Values are NaN in missing cells, and in bad cells, which are marked. Raises DataError if the
     unit is unknown.
     """
-    table = review.table
     scales = KBPS if target in SPEEDS else MS
     limit = LIMITS[service][find_target(target).columns[0]]
+    most = limit.most / scales.get(_stated(review.table, name, options, target)[0] or "", 1.0)
+    found = read_cells(review, name, options, most)
+    if found.question:
+        return found.numbers, ("", "")
+    note = f", {found.note}" if found.note else ""
+    factors, unit = _factors(review, name, options, target, found.units)
+    values = found.numbers * factors
+    told = f"from the column {shown(name)}, {unit[0]} ({unit[1]}){note}"
+    review.notes.append((target, told))
+    _mark_impossible(review, values, name, target=target, service=service, unit=unit[0])
+    return values, unit
+
+
+def read_cells(
+    review: RowReview, name: str, options: PointOptions, most: float = np.inf
+) -> CellNumbers:
+    """Return the numbers in a column, (n,); mark unreadable cells, and ask about two readings.
+
+    A reading with a value above `most` is impossible.
+    """
+    table = review.table
     column = table.frame[name]
-    cell_units = np.full(len(table), "", object)
     if column.dtype.kind in "iuf":
         values = column.to_numpy(np.float64, na_value=np.nan)
-        wrong, note = np.isinf(values), ""
-        values = np.where(wrong, np.nan, values)
+        wrong = np.isinf(values)
+        numbers = np.where(wrong, np.nan, values)
+        found = CellNumbers(numbers, wrong, np.full(len(table), "", object))
     else:
-        stated = _stated(table, name, options, target)[0]
-        most = limit.most / scales.get(stated or "", 1.0)
         found = read_numbers(
             table.texts(name),
             decimal=options.decimal,
@@ -104,27 +122,14 @@ def read_target(
             file_decimal=_file_decimal(table, options),
             plausible=lambda known: not np.any(known > most),
         )
-        if found.question:
-            sign = "," if "," in found.sample else "."
-            cure = f"Say which with --decimal {sign} or --thousands {name}={sign}"
-            review.ask(
-                name, found.sample, found.question, f"{cure} (quoted if the shell needs it)."
-            )
-            return np.full(len(table), np.nan), ("", "")
-        values, wrong, note, cell_units = found.numbers, found.wrong, found.note, found.units
-    if wrong.any():
-        first = table.texts(name)[int(wrong.argmax())][:40]
-        review.mark(wrong, f"no number in the column {shown(name)}, such as {quoted(first)}")
-    factors, unit = _factors(review, name, options, target, cell_units)
-    values = values * factors
-    review.notes.append(
-        (
-            target,
-            f"from the column {shown(name)}, {unit[0]} ({unit[1]}){', ' if note else ''}{note}",
-        )
-    )
-    _mark_impossible(review, values, name, target=target, service=service, unit=unit[0])
-    return values, unit
+    if found.question:
+        sign = "," if "," in found.sample else "."
+        cure = f"Say which with --decimal {sign} or --thousands {name}={sign}"
+        review.ask(name, found.sample, found.question, f"{cure} (quoted if the shell needs it).")
+    elif found.wrong.any():
+        first = table.texts(name)[int(found.wrong.argmax())]
+        review.mark(found.wrong, f"no number in the column {shown(name)}, such as {quoted(first)}")
+    return found
 
 
 def _file_decimal(table: PointTable, options: PointOptions) -> str | None:

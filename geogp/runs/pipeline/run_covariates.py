@@ -177,7 +177,7 @@ def read_run_covariates(
 
     Raises RequestError if two covariates have the same name, and DataError if a file has no data.
     """
-    from geogp.geodata.covariates.read_covariate import read_covariate  # noqa: PLC0415 - slow
+    from geogp.geodata.covariates import read_covariate  # noqa: PLC0415 - slow
 
     read = PlaceTables()
     for text in texts:
@@ -199,7 +199,12 @@ def read_run_covariates(
             continue
         path = Path(text)
         check_name("a name of a file of a covariate", path.stem, RequestError)
-        covariate = read_covariate(path)
+        covariate: Covariate
+        if path.suffix.lower() in read_covariate.RASTERS or not path.is_file():
+            covariate = read_covariate.read_covariate(path)
+        else:
+            covariate, left_out = read_covariate.read_points(path)
+            read.warnings.extend(left_out)
         supported = bool(np.isfinite(covariate.prior_sd))
         one = RunCovariate(path.stem, text, covariate, (path.name,), supported)
         read.covariates.append(_without_gaps(one, observations, read.warnings))
