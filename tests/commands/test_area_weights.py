@@ -4,6 +4,7 @@ import json
 
 import geopandas as gpd
 import numpy as np
+import pandas as pd
 import pytest
 import rasterio
 from affine import Affine
@@ -149,6 +150,22 @@ def test_refusals(opened, halves, tmp_path):
         path = raster(tmp_path / "bad.tif", values, opened.job.region)
         with pytest.raises(DataError, match=told):
             tile_weights(opened, path, None)
+
+
+def test_points_are_summed_in_their_tiles(opened, tmp_path):
+    longitude, latitude = opened.tiles.centres
+    points = pd.DataFrame({"lat": latitude[[5, 5, 9]], "lon": longitude[[5, 5, 9]]})
+    points["value"] = [100.0, 20.5, 4.0]
+    far = pd.DataFrame({"lat": [10.0], "lon": [20.0], "value": [41.5]})
+    text = pd.concat([points, far]).to_csv(index=False, sep=";", decimal=",")
+    (tmp_path / "people.csv").write_text(text)
+    weights = tile_weights(opened, str(tmp_path / "people.csv"), None)
+    assert dict(zip(*np.unique(weights, return_index=True), strict=True)) == {0: 0, 4: 9, 120.5: 5}
+    told = "25.0% of the weights of people.csv lie outside the tiles of Demo, and are left out."
+    assert told in opened.job.warnings
+    (tmp_path / "people.csv").write_text(text.replace("100,0", "-1"))
+    with pytest.raises(DataError, match="found 1 negative values of 4"):
+        tile_weights(opened, str(tmp_path / "people.csv"), None)
 
 
 @pytest.mark.parametrize("missing", [np.nan, np.inf])

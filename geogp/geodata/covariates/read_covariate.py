@@ -82,8 +82,18 @@ def read_covariate(source: str | Path | pd.DataFrame) -> Covariate:
 def read_points(path: Path) -> tuple[PointCovariate, list[str]]:
     """Return the covariate of a file of points, and a warning for each reason of left-out rows.
 
-    The file is read as files of measurements are; see `read_point_table`. Raises the errors of
-    `read_covariate`.
+    Raises the errors of `read_covariate`.
+    """
+    table, left_out = read_valued_points(path)
+    return _of_points(table, str(path)), left_out
+
+
+def read_valued_points(path: Path) -> tuple[pd.DataFrame, list[str]]:
+    """Return a file's columns ``longitude``, ``latitude`` (degrees) and ``value``, with warnings.
+
+    The columns ``tests`` and ``quarter`` follow if the file has them. The file is read as files of
+    measurements are, see `read_point_table`; rows without a position or a value are left out, and
+    there is a warning for each reason. Raises DataError if over 5 % of the rows are left out.
     """
     options = PointOptions()
     table = read_point_table(path, options)
@@ -100,9 +110,8 @@ def read_points(path: Path) -> tuple[PointCovariate, list[str]]:
         texts = table.texts(columns["quarter"])
         frame["quarter"] = held.to_numpy() if held.dtype.kind in "iuf" else texts
     review.check()
-    kept = frame[review.kept].reset_index(drop=True)
-    warnings = [f"left out of {path.name}, {reason}." for reason in review.reasons()]
-    return _of_points(kept, str(path)), warnings
+    left_out = [f"left out of {path.name}, {reason}." for reason in review.reasons()]
+    return frame[review.kept].reset_index(drop=True), left_out
 
 
 def _of_points(table: pd.DataFrame, what: str) -> PointCovariate:

@@ -75,8 +75,8 @@ class _WeightedQuestion(_QuarterQuestion):
     """Settings common to questions about areas, whose tiles may have weights."""
 
     weights: str | None = setting(
-        "Also weight the tiles, for example by people: a GeoTIFF of a density, a column of the "
-        "file of --by, or a column of tiles.parquet."
+        "Also weight the tiles, for example by people: a GeoTIFF of a density, a file of points "
+        "with a column value, a column of the file of --by, or a column of tiles.parquet."
     )
 
 

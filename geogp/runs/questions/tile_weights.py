@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from geogp.errors import DataError, RequestError, named, quoted
 from geogp.geodata.covariates.raster_covariate import RasterCovariate
-from geogp.geodata.covariates.read_covariate import RASTERS
+from geogp.geodata.covariates.read_covariate import RASTERS, read_valued_points
 from geogp.geodata.places.layers import PolygonLayer
 from geogp.geodata.places.polygons import choose_polygons
 from geogp.geodata.places.region import Tiles
 from geogp.geodata.tiles.parquet_files import read_table
-from geogp.geodata.tiles.quadkeys import tile_areas_km2
+from geogp.geodata.tiles.quadkeys import tile_areas_km2, tiles_at, tiles_to_codes
 from geogp.runs.questions.place_answers import TILES_FILE
 from geogp.runs.questions.question_types import BY_STRATUM, CENSUS_LAYERS
 from geogp.runs.reopen import Reopened
@@ -36,6 +36,8 @@ def tile_weights(opened: Reopened, asked: str, by: str | None, crs: str | None =
 
     - a GeoTIFF of a density, such as people per km²: the weight of a tile is its area times the
       mean of the raster in the tile; places without data have the density 0;
+    - a file of points with a column ``value``, such as the people at each point: the weight of a
+      tile is the sum over the points in it;
     - a column of the file of polygons `by`: the value of each polygon is shared among the tiles
       whose centre it contains, in proportion to their areas;
     - a column of tiles.parquet of the run, such as ``tests``.
@@ -44,8 +46,11 @@ def tile_weights(opened: Reopened, asked: str, by: str | None, crs: str | None =
     RequestError if `asked` is none of these. Raises DataError if a weight is negative or not a
     number, or if all weights are 0.
     """
-    if Path(asked).suffix.lower() in RASTERS:
-        weights = _of_raster(opened, Path(asked))
+    path = Path(asked)
+    if path.suffix.lower() in RASTERS:
+        weights = _of_raster(opened, path)
+    elif path.is_file() and path.suffix:
+        weights = _of_points(opened, path)
     else:
         weights = _of_column(opened, asked, by, crs)
     wrong = [
@@ -106,6 +111,30 @@ def _of_raster(opened: Reopened, path: Path) -> Floats:
         )
     weights: Floats = total * tile_areas_km2(tiles.centres[1], tiles.zoom)
     return weights
+
+
+def _of_points(opened: Reopened, path: Path) -> Floats:
+    """Return the sum of the values of the points in each tile; warn of points without a tile."""
+    table, left_out = read_valued_points(path)
+    for text in left_out:
+        opened.job.warn(text)
+    tiles, value = opened.tiles, table["value"].to_numpy(np.float64)
+    if (value < 0).any():
+        raise DataError(
+            f"expected weights of 0 or more in {path}, found {int((value < 0).sum()):,} negative "
+            f"values of {len(value):,}. Correct them."
+        )
+    code = tiles_to_codes(*tiles_at(table["longitude"], table["latitude"], tiles.zoom), tiles.zoom)
+    own = tiles_to_codes(tiles.column % (1 << tiles.zoom), tiles.row, tiles.zoom)
+    place = pd.Index(own).get_indexer(code)
+    outside = value[place < 0].sum()
+    if outside > 0:
+        opened.job.warn(
+            f"{outside / value.sum():.1%} of the weights of {path.name} lie outside the tiles of "
+            f"{opened.job.region.name}, and are left out."
+        )
+    total = np.bincount(place[place >= 0], value[place >= 0], minlength=len(tiles))
+    return total.astype(np.float64)
 
 
 def _of_column(opened: Reopened, column: str, by: str | None, crs: str | None) -> Floats:
