@@ -126,7 +126,7 @@ def _of_points(opened: Reopened, path: Path) -> Floats:
         )
     code = tiles_to_codes(*tiles_at(table["longitude"], table["latitude"], tiles.zoom), tiles.zoom)
     own = tiles_to_codes(tiles.column % (1 << tiles.zoom), tiles.row, tiles.zoom)
-    place = pd.Index(own).get_indexer(code)
+    place = pd.Index(own).get_indexer(pd.Index(code))
     outside = value[place < 0].sum()
     if outside > 0:
         opened.job.warn(
