@@ -216,7 +216,8 @@ def _predicted(
     row: dict[str, Any], end: str, thresholds: dict[str, str], levels: tuple[int, ...]
 ) -> tuple[str, ...]:
     if not row["in_region"]:
-        return ("outside", *["-"] * (len(levels) + len(thresholds)))
+        word = "no position" if math.isnan(row["latitude"]) else "outside"
+        return (word, *["-"] * (len(levels) + len(thresholds)))
     bounds = ([row[f"{side}_{level}_{end}"] for side in ("lower", "upper")] for level in levels)
     return (
         f"{row[f'median_{end}']:.3g}",

@@ -119,5 +119,5 @@ class PointsRequest(PointOptions):
     @property
     def map(self) -> MapRequest:
         """The request for a map of the file."""
-        names = set(settings_of(type(self))) - {"file", "template"}
+        names = set(settings_of(type(self))) - {"file", "template", "force"}
         return MapRequest(points=str(self.file), **{name: getattr(self, name) for name in names})

@@ -404,6 +404,30 @@ def test_coordinates_in_metres(table, tmp_path):
         read(metres, tmp_path, crs="EPSG:999999")
 
 
+def test_points_of_kml_and_of_a_shapefile_without_a_crs(table, tmp_path):
+    places = gpd.points_from_xy(table["longitude"], table["latitude"])
+    shapes = gpd.GeoDataFrame(
+        {"time": table["time"], "dl_mbps": table["download_mbps"]}, geometry=places, crs=4326
+    )
+    shapes.to_crs(32161).to_file(tmp_path / "metres.shp")
+    (tmp_path / "metres.prj").unlink()
+    marks = "".join(
+        f'<Placemark><ExtendedData><Data name="time"><value>{time}</value></Data>'
+        f'<Data name="dl_mbps"><value>{value}</value></Data></ExtendedData>'
+        f"<Point><coordinates>{place.x},{place.y},0</coordinates></Point></Placemark>"
+        for time, value, place in zip(shapes["time"], shapes["dl_mbps"], places, strict=True)
+    )
+    head = '<?xml version="1.0" encoding="UTF-8"?><kml xmlns="http://www.opengis.net/kml/2.2">'
+    (tmp_path / "points.kml").write_text(f"{head}<Document>{marks}</Document></kml>")
+    with pytest.raises(DataError, match=r"metres\.shp has no CRS.*--crs"):
+        read_point_table(tmp_path / "metres.shp")
+    for name, options in (("metres.shp", {"crs": "EPSG:32161"}), ("points.kml", {})):
+        source = PointSource(str(tmp_path / name), PointOptions(**options))
+        found = read_point_tests(source, target="download", service="mobile")
+        np.testing.assert_allclose(found.longitude, table["longitude"], atol=1e-8)
+        np.testing.assert_allclose(found.value, 1000 * table["download_mbps"], rtol=1e-9)
+
+
 def test_sheets_of_a_workbook(table, tmp_path):
     path = tmp_path / "book.xlsx"
     with pd.ExcelWriter(path) as book:
