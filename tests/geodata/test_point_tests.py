@@ -321,6 +321,10 @@ class TestPlaces:
         found = read(table, tmp_path)
         assert len(found.value) == 400
         assert any("lines 2, 3, 4 (3 of 400) of drive.csv lie" in text for text in found.warnings)
+        table.loc[table.index[:30], "latitude"] += 3
+        with pytest.raises(DataError, match=r"\(30 of 400\) of drive.csv lie .*--region-file"):
+            read(table, tmp_path)
+        assert len(read(table, tmp_path, apart=True).value) == 400
 
     def test_values_unlike_their_neighbours_are_named(self, table, tmp_path):
         table["download_mbps"] = 2.0

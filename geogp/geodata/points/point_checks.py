@@ -6,7 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from geogp.errors import DataError
 from geogp.geodata.places.distances import distance_km, unit_vectors
+from geogp.geodata.points.point_table import PointTable
 from geogp.geodata.points.row_review import RowReview
 
 Floats = NDArray[np.float64]
@@ -14,6 +16,9 @@ Mask = NDArray[np.bool_]
 
 FAR_SPREADS, FAR_LEAST_KM = 20.0, 100.0
 """A row is far if it lies over 20 times the median distance, and over 100 km, from the middle."""
+
+MOST_FAR = 0.05
+"""Largest share of far rows in a map without a region."""
 
 MAX_EXTENT_KM = 2000.0
 """Largest extent of points whose region is their own extent."""
@@ -72,34 +77,40 @@ def mistakes(longitude: Floats, latitude: Floats) -> list[tuple[str, Floats, Flo
     ]
 
 
-def mark_far_rows(review: RowReview, longitude: Floats, latitude: Floats) -> list[str]:
-    """Mark rows far from the others that a swap or a sign explains; return warnings about others.
+def mark_far_rows(review: RowReview, longitude: Floats, latitude: Floats) -> Mask:
+    """Mark rows far from the others that a usual mistake explains; return a mask of other far rows.
 
     Coordinates are in degrees, (n,), NaN in rows without a position.
     """
     known = np.isfinite(longitude) & review.kept
-    if known.sum() < 3:
-        return []
-    spread = PointSpread.of(longitude[known], latitude[known])
     far = np.zeros(len(known), np.bool_)
+    if known.sum() < 3:
+        return far
+    spread = PointSpread.of(longitude[known], latitude[known])
     far[known] = spread.is_far(longitude[known], latitude[known])
-    if not far.any():
-        return []
-    for hint, east, north in mistakes(longitude, latitude):
+    for hint, east, north in mistakes(longitude, latitude) if far.any() else []:
         able = far & (np.abs(north) <= 90)
         mended = np.zeros(len(known), np.bool_)
         mended[able] = ~spread.is_far(east[able], north[able])
         review.mark(mended, f"far from the other rows, but not with {hint}")
         far &= ~mended
+    return far
+
+
+def far_warnings(table: PointTable, far: Mask, *, refuse: bool) -> list[str]:
+    """Return a warning about far rows; with `refuse`, raise DataError if they are over 5 %."""
     if not far.any():
         return []
-    km = distance_km(longitude[far], latitude[far], [spread.longitude], [spread.latitude])
-    where = f"{review.table.where(far)} of {review.table.path.name}"
     text = (
-        f"{where} lie {km.min():,.0f} km and more from the middle of the other rows, whose median "
-        f"distance from it is {spread.km:,.1f} km. Are their coordinates right?"
+        f"{table.where(far)} of {table.path.name} lie over {FAR_SPREADS:g} times as far from the "
+        f"middle of the tests as the others do, and over {FAR_LEAST_KM:g} km"
     )
-    return [text]
+    if refuse and far.sum() > MOST_FAR * len(far):
+        raise DataError(
+            f"{text}. If their coordinates are right, choose the region to map, such as PR, or "
+            "--region-file."
+        )
+    return [f"{text}. Are their coordinates right?"]
 
 
 def unlike_neighbours(longitude: Floats, latitude: Floats, value: Floats) -> Mask:

@@ -26,6 +26,7 @@ from geogp.geodata.points.point_checks import (
     MAX_EXTENT_KM,
     TIMES_NEIGHBOURS,
     extent_km,
+    far_warnings,
     mark_far_rows,
     mistakes,
     unlike_neighbours,
@@ -223,47 +224,30 @@ def read_point_tests(
         raise RequestError(f"a map of {target} needs tiles; --points has no such target.")
     path, options = Path(source.file), source.options
     table = read_point_table(path, options)
-    counted = find_target(target).counted
-    chosen = {"provider": source.provider, "technology": source.technology}
-    needed = ["latitude", "longitude", *([] if options.at_quarter else ["time"])]
-    needed += [] if counted else [target]
-    needed += [role for role, value in chosen.items() if value is not None]
-    needed += ["provider"] * (source.by_provider and source.provider is None)
-    columns = with_dates(table, options, needed)
+    columns = with_dates(table, options, _needed(source, target))
     review = RowReview.of(table)
     review.mark(_other_service(table, columns, service), f"not {service}", apart=True)
     longitude, latitude = read_places(review, columns, options)
     quarter = read_quarters(review, columns, options)
     value, units = np.ones(len(table)), {}
-    if not counted:
+    if not find_target(target).counted:
         value, unit = read_target(review, columns[target], options, target, service)
         units = {columns[target]: unit}
         review.mark(np.isnan(value), f"no {target}", apart=True)
-    warnings = mark_far_rows(review, longitude, latitude)
+    far = mark_far_rows(review, longitude, latitude)
     provider = table.texts(columns["provider"]) if source.by_provider else None
     if provider is not None:
         review.mark(_unnamed(provider), "no provider", apart=True)
     review.check(options.most_left_out)
-    names = {role: one for role, one in chosen.items() if role in columns}
-    kept = review.kept
-    for role, name in names.items():
-        if not (source.by_provider and role == "provider"):
-            kept &= _chosen(table, role, columns[role], name, warnings)
+    kept, warnings = _chosen_rows(table, columns, source)
+    kept &= review.kept
     if not kept.any():
         raise DataError(f"{path} has no {target} with the chosen provider and technology.")
     warnings += [f"left out of {path.name}, {reason}." for reason in review.reasons()]
     if not apart:
         check_extent(path, longitude[kept], latitude[kept])
-    if target in SPEEDS:
-        warnings += _slow(path, target, value[kept])
-    if not counted:
-        unlike = np.zeros(len(table), np.bool_)
-        unlike[kept] = unlike_neighbours(longitude[kept], latitude[kept], value[kept])
-        if unlike.any():
-            warnings.append(
-                f"the {target} is over {TIMES_NEIGHBOURS:,.0f} times that of the nearest tests in "
-                f"{table.where(unlike)} of {path.name}. Is it right?"
-            )
+    warnings += far_warnings(table, far, refuse=not apart)
+    warnings += _doubts(table, kept, (longitude, latitude), value, target)
     review.notes.append(("rows", f"{int(kept.sum()):,} of {len(table):,} rows used"))
     return PointTests(
         path,
@@ -285,6 +269,50 @@ def read_point_tests(
     )
 
 
+def _needed(source: PointSource, target: str) -> list[str]:
+    """Return what columns a file must have."""
+    needed = ["latitude", "longitude", *([] if source.options.at_quarter else ["time"])]
+    needed += [] if find_target(target).counted else [target]
+    needed += ["provider"] if source.by_provider or source.provider is not None else []
+    return needed + ([] if source.technology is None else ["technology"])
+
+
+def _chosen_rows(
+    table: PointTable, columns: Mapping[str, str], source: PointSource
+) -> tuple[NDArray[np.bool_], list[str]]:
+    """Return a mask of the rows with the chosen provider and technology, and warnings."""
+    kept, warnings = np.ones(len(table), np.bool_), list[str]()
+    for role, name in (("provider", source.provider), ("technology", source.technology)):
+        if role in columns and not (source.by_provider and role == "provider"):
+            kept &= _chosen(table, role, columns[role], name, warnings)
+    return kept, warnings
+
+
+def _doubts(
+    table: PointTable,
+    kept: NDArray[np.bool_],
+    places: tuple[Floats, Floats],
+    value: Floats,
+    target: str,
+) -> list[str]:
+    """Return warnings about values in kbps or ms that are very low, or unlike those near."""
+    if find_target(target).counted:
+        return []
+    found, name, (longitude, latitude) = [], table.path.name, places
+    median = float(np.median(value[kept])) / 1000
+    if target in SPEEDS and median < SLOW_MBPS:
+        text = f"the median {target} of {name} is {median:.3g} Mbps."
+        found.append(f"{text} Is the unit right? Choose it with --units.")
+    unlike = np.zeros(len(table), np.bool_)
+    unlike[kept] = unlike_neighbours(longitude[kept], latitude[kept], value[kept])
+    if unlike.any():
+        found.append(
+            f"the {target} is over {TIMES_NEIGHBOURS:,.0f} times that of the nearest tests in "
+            f"{table.where(unlike)} of {name}. Is it right?"
+        )
+    return found
+
+
 def check_extent(path: Path, longitude: Floats, latitude: Floats) -> None:
     """Raise DataError if points extend over more than `MAX_EXTENT_KM`."""
     wide, high = extent_km(longitude, latitude)
@@ -296,15 +324,6 @@ def check_extent(path: Path, longitude: Floats, latitude: Floats) -> None:
             "swapped in some rows, or signs lost? If not, choose the region to map, such as PR, or "
             "--region-file."
         )
-
-
-def _slow(path: Path, target: str, value: Floats) -> list[str]:
-    """Return a warning if the median speed in kbps is very low."""
-    median = float(np.median(value)) / 1000
-    if median >= SLOW_MBPS:
-        return []
-    text = f"the median {target} of {path.name} is {median:.3g} Mbps."
-    return [f"{text} Is the unit right? Choose it with --units."]
 
 
 def _unnamed(names: NDArray[np.object_]) -> NDArray[np.bool_]:
