@@ -148,13 +148,12 @@ def read_times(
     """
     zone = dt.UTC if timezone is None else zone_of(timezone)
     if column.dtype.kind == "M" or isinstance(column.dtype, pd.DatetimeTZDtype):
-        times = (
-            column
-            if column.dt.tz is not None
-            else column.dt.tz_localize(zone, ambiguous=True, nonexistent="shift_forward")
-        )
+        bare = column.dt.tz is None
+        local = {"ambiguous": True, "nonexistent": "shift_forward"}
+        times = column.dt.tz_localize(zone, **local) if bare else column
         known = times.dt.tz_convert("UTC").reset_index(drop=True)
-        return _quarters(known, column.isna().to_numpy(), "")
+        note = _zoned("", {"": zone}, zone) if bare else ""
+        return _quarters(known, column.isna().to_numpy(), note)
     numbers = _numbers(column, texts)
     missing = texts == ""
     if numbers is not None and dates not in {"dmy", "mdy", "ymd"}:
