@@ -95,8 +95,8 @@ class SpatialGP(SpatialParameters):
         -----
         UserWarning
             A named column of tests or devices is missing; an input has the same value in all rows;
-            a measurement is very far from the others; the model has more weights than rows; or there are so few rows that
-            cross-validation sets the width of the intervals.
+            a measurement is very far from the others; the model has more weights than rows; or
+            there are so few rows that cross-validation sets the width of the intervals.
         """
         return self.fit_watched(X, y)
 
