@@ -15,7 +15,7 @@ from geogp.commands.answers.change import make_change
 from geogp.commands.answers.exceedance import make_exceedance
 from geogp.commands.answers.next_tiles import choose_tiles
 from geogp.commands.run_requests import AreasRequest, ChangeRequest, ExceedanceRequest, NextRequest
-from geogp.errors import DataError, RequestError
+from geogp.errors import DataError, GeogpError, RequestError
 from geogp.records.run_record import RUN_SCHEMA
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.job import Job
@@ -144,3 +144,41 @@ def test_keys_that_geogp_does_not_know_are_kept(tmp_path):
     assert told["settings"]["of_another"] == 1
     assert told["file_records"]["report.json"]["bytes"] == (path / "report.json").stat().st_size
     assert open_run(path).content["of_another"] == {"x": [1, None]}
+
+
+QUESTIONS = {
+    "areas": ({}, ("by", "weights", "question", "tests", "devices", "at", "draws", "seed")),
+    "providers": ({}, ("by", "at", "seed")),
+    "change": ({"start": "2023Q1"}, ("start", "end", "by", "at_least", "draws", "seed")),
+    "at": (
+        {"latitude": 18.0, "longitude": -66.0},
+        ("latitude", "longitude", "quarters", "question", "tests", "threshold", "near_km"),
+    ),
+    "exceedance": ({}, ("threshold", "by", "weights", "at", "draws", "seed")),
+    "next": ({}, ("tiles", "among", "within", "by", "tests", "at", "candidates", "seed")),
+}
+"""Methods of a run, with needed arguments, and all arguments that are tried."""
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_arguments_of_wrong_kinds_are_refused(name, run):
+    given, arguments = QUESTIONS[name]
+    for argument in arguments:
+        for wrong in (object(), {}, b"x", 1j, "a\0b", ["x"], [[1], [2, 3]], -1, float("nan")):
+            with pytest.raises(GeogpError) as found:
+                getattr(run, name)(**{**given, argument: wrong})
+            assert len(str(found.value)) > 20
+
+
+def test_no_thresholds_are_refused_and_one_needs_no_list(run):
+    with pytest.raises(RequestError, match="expected one threshold or more, found none"):
+        run.exceedance([])
+    with pytest.raises(RequestError, match="expected threshold as a list, each a number, or None"):
+        run.exceedance("x")
+    pd.testing.assert_frame_equal(run.exceedance(7.0, draws=200), run.exceedance([7.0], draws=200))
+
+
+def test_a_path_is_a_path():
+    for wrong in (5, None, ["runs"], True):
+        with pytest.raises(RequestError, match="expected path as a path or text"):
+            open_run(wrong)
