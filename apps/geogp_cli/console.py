@@ -129,16 +129,12 @@ class _PhaseProgress(Progress):
 
 @contextmanager
 def working() -> Iterator[ProgressListener]:
-    """Show the progress of a job; if the user interrupts the job, print how to continue."""
-    try:
-        if _ERRORS.is_terminal:
-            with _PhaseProgress(*_COLUMNS, console=_ERRORS, transient=True) as progress:
-                yield _Bars(progress)
-        else:
-            yield _Lines()
-    except KeyboardInterrupt:
-        fail("interrupted; to continue, give the same command again without --fresh.")
-        raise
+    """Show the progress of a job."""
+    if _ERRORS.is_terminal:
+        with _PhaseProgress(*_COLUMNS, console=_ERRORS, transient=True) as progress:
+            yield _Bars(progress)
+    else:
+        yield _Lines()
 
 
 def fail(message: str) -> None:
@@ -156,8 +152,7 @@ def table(
     """Return a table that shows all cells as plain text; an empty row is drawn as a line.
 
     `headings` are the headings, or a text with the headings, separated by commas. The first column
-    and the columns in
-    `left` are left-aligned; all other columns are right-aligned.
+    and the columns in `left` are left-aligned; all other columns are right-aligned.
     """
     found = Table(title=escape(title), title_justify="left")
     names = headings.split(", ") if isinstance(headings, str) else list(headings)

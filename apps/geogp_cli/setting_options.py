@@ -80,12 +80,18 @@ def answering(
 ) -> Command:
     """Return a command that prints the answer of a function, and has the option ``--json``.
 
-    The other options come from `parameters`, or else from the parameters of the function.
+    If the user interrupts the function, the command prints how to continue. The other options come
+    from `parameters`, or else from the parameters of the function.
     """
     own = inspect.signature(function).parameters.values() if parameters is None else parameters
 
     def command(as_json: bool, **options: Any) -> None:
-        answer = function(**options)
+        try:
+            answer = function(**options)
+        except KeyboardInterrupt:
+            how = " without --fresh" if "fresh" in options else ""
+            console.fail(f"interrupted; to continue, give the same command again{how}.")
+            raise
         if as_json:
             print(json.dumps(answer.described))
         else:

@@ -419,10 +419,11 @@ def test_a_damaged_table_is_refused(place, spoil):
 
 
 def test_a_batch_of_an_earlier_version_goes_on(place, stub):
-    """It had more among its settings, and kept other accounts."""
+    """It had more and fewer among its settings, and kept other accounts."""
     path = place / "batch.json"
     held = json.loads(path.read_text())
     held["settings"] |= {"assets": None, "region_file": None, "region_name": None}
+    del held["settings"]["crs"]
     held["runs"][NAMES[0]] |= {"fingerprint": "0" * 64, "mark": "0" * 64}
     held["national"]["mobile-download"]["digest"] = "0" * 64
     path.write_text(json.dumps(held))

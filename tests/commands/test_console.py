@@ -1,6 +1,8 @@
 """What reaches the terminal: names from files are shown, and never obeyed."""
 
-from geogp_cli import console, entry
+import pytest
+
+from geogp_cli import console, entry, setting_options
 
 WILD = "a\x1b[2J\u202eb\x00[red]:smile:[/red]"
 TAME = r"a\x1b[2J\u202eb\x00[red]:smile:[/red]"
@@ -35,3 +37,17 @@ def test_an_error_that_cannot_be_printed_well_is_visible_too(capsys, monkeypatch
     monkeypatch.setattr(console, "fail", broken)
     entry._say(WILD)
     assert capsys.readouterr().err == f"error: {TAME}\n"
+
+
+@pytest.mark.parametrize(("fresh", "told"), [(False, "again."), (True, "again without --fresh.")])
+def test_a_command_that_is_interrupted_says_so_in_one_line(capsys, fresh, told):
+    """Also while no progress is shown."""
+
+    def stopped(**_):
+        raise KeyboardInterrupt
+
+    command = setting_options.answering(stopped, [])
+    with pytest.raises(KeyboardInterrupt):
+        command(as_json=False, **({"fresh": False} if fresh else {}))
+    said = f"error: interrupted; to continue, give the same command {told}\n"
+    assert capsys.readouterr().err == said

@@ -20,6 +20,9 @@ BATCH_FILE = "batch.json"
 _FORMER = ("assets", "region_file", "region_name")
 """Settings in the batch.json of earlier versions of geogp, which are ignored."""
 
+_LATER = ("crs",)
+"""Settings that the batch.json of earlier versions lacks."""
+
 
 class BatchRow(Struct, kw_only=True):
     """One run of a batch: what the run maps, and the latest result.
@@ -133,6 +136,8 @@ def read_table(place: Place) -> BatchTable | None:
         table = msgspec.json.decode(content, type=BatchTable)
         for name in _FORMER:
             table.settings.pop(name, None)
+        for name in _LATER:
+            table.settings.setdefault(name, None)
         names = table.planned()
     except (msgspec.MsgspecError, UnicodeError, GeogpError, RecursionError) as error:
         raise DataError(
