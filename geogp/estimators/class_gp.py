@@ -1,6 +1,6 @@
 """The estimator of classes, with the conventions of scikit-learn's classifiers."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
@@ -276,6 +276,9 @@ class ClassGP(EstimatorParameters):
         if isinstance(X, pd.DataFrame):
             usual = getattr(self, "feature_names_in_", X.columns) if fitted else X.columns
             names = list(usual if self.columns is None else self.columns)
+            odd = [name for name in names if not isinstance(name, Hashable)]
+            if odd:
+                raise RequestError(f"expected columns= as names, found {value_shown(odd[0])}.")
             missing = [name for name in names if name not in X.columns]
             if missing:
                 raise RequestError(

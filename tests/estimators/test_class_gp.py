@@ -58,6 +58,8 @@ def test_columns_are_found_by_name_and_others_do_not_matter(fitted, table):
         fitted.predict(table.drop(columns="east"))
     with pytest.raises(RequestError, match="expected a table"):
         fitted.predict(table[["east", "north"]].to_numpy())
+    with pytest.raises(RequestError, match=r"expected columns= as names, found \['a'\]"):
+        ClassGP(columns=[["a"]]).fit(pd.DataFrame({"a": [0.0, 1.0]}), [0, 1])
 
 
 def test_a_table_without_named_columns_uses_all(table):
