@@ -86,14 +86,18 @@ def quoted(text: object, most: int = 60) -> str:
     return shown(repr(text), most)
 
 
-def named(names: Iterable[object], most: int = 10) -> str:
-    """Return names as a message lists them: each `shown`, and at most `most` of them.
+LONGEST_PATH = 300
+"""Number of characters after which a message cuts the path of a file in a list."""
+
+
+def named(names: Iterable[object], most: int = 10, longest: int = 60) -> str:
+    """Return names as a message lists them: at most `most`, each `shown` up to `longest` signs.
 
     >>> named(["a", "b", "c", "d"], most=2)
     'a, b, ... and 2 more'
     """
     rest = iter(names)
-    first = [shown(name) for name in islice(rest, most)]
+    first = [shown(name, longest) for name in islice(rest, most)]
     left = sum(1 for _ in rest)
     return ", ".join([*first, f"... and {left:,} more"] if left else first)
 

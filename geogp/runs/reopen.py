@@ -15,7 +15,7 @@ from msgspec import UNSET
 from msgspec.structs import asdict
 from numpy.typing import NDArray
 
-from geogp.errors import DataError, OutputError, RequestError, named
+from geogp.errors import LONGEST_PATH, DataError, OutputError, RequestError, named
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.splits.row_parts import CALIBRATION, TRAIN, VALIDATION
 from geogp.evaluation.splits.split_rows import random_split
@@ -253,15 +253,16 @@ def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
     ]
     if changed:
         raise DataError(
-            f"{named(changed)} changed or appeared since {path} was made. Make the run again "
-            "with --fresh, or restore the files."
+            f"{named(changed, longest=LONGEST_PATH)} changed or appeared since {path} was "
+            "made. Make the run again with --fresh, or restore the files."
         )
     # A missing file of the other service has no rows, and is no error when the service is read.
     read = {file.name for file in job.places.files}
     lost = [name for one in given(record.covariates, []) for name in one.files if name not in read]
     if lost:
         raise DataError(
-            f"{path} was made with covariates from {named(sorted(set(lost)))}, which are "
+            f"{path} was made with covariates from "
+            f"{named(sorted(set(lost)), longest=LONGEST_PATH)}, which are "
             f"missing now. Restore the files, or make the run again with --fresh."
         )
     found = len(job.observations)

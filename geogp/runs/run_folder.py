@@ -94,7 +94,7 @@ class RunFolder:
         if not set(IDENTITY_KEYS) <= set(self._held()):
             found = sorted({path.name for path in self.path.iterdir()} - LOCK_FILES)
             raise RequestError(
-                f"{self.path} contains files that are not part of a run ({named(found[:3])}); "
+                f"{self.path} contains files that are not part of a run ({named(found, 3)}); "
                 "choose another folder with --out."
             )
 
