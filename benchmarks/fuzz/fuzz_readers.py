@@ -32,6 +32,8 @@ from geogp.errors import DataError, GeogpError, RequestError
 from geogp.files import plain_names
 from geogp.geodata.places.census import read_region
 from geogp.geodata.places.layers import read_layer
+from geogp.geodata.points.point_options import PointSource
+from geogp.geodata.points.point_tests import read_point_tests
 from geogp.geodata.store.cache import CacheEntry, read_note, readable_folder
 from geogp.geodata.store.cache_contents import cache_items
 from geogp.geodata.store.remote import Patience, RemoteFile
@@ -126,6 +128,23 @@ def read_own(ending: str) -> Read:
         layer = read_layer(str(path))
         layer.index([-66.1, 0.0], [18.2, 0.0])
         return digest(layer.labels, [shape.wkb for shape in layer.shapes])
+
+    return read
+
+
+def read_points(ending: str) -> Read:
+    """Read a file of tests; every test must have a place, a quarter and a possible value."""
+
+    def read(_world: World, content: bytes, place: Path) -> str:
+        path = place / f"own.{ending}"
+        path.write_bytes(content)
+        found = read_point_tests(PointSource(str(path)), target="download", service="mobile")
+        assert len(found.value) + sum(found.counts.values()) == found.rows, "a row is lost"
+        assert (np.abs(found.latitude) <= 90).all(), "a test has no place"
+        assert (np.abs(found.longitude) <= 180).all(), "a test has no place"
+        assert (found.quarter >= 4 * 2000).all(), "a test has no quarter"
+        assert ((found.value >= 0) & (found.value <= 2e7)).all(), "a value is impossible"
+        return digest(found.longitude, found.latitude, found.quarter, found.value)
 
     return read
 
@@ -396,6 +415,11 @@ READERS: dict[str, Reader] = {
     "boundaries-zip": Reader(read_states("zip"), spoil_zip, share=2),
     "layer-geojson": Reader(read_own("geojson"), json_bytes, share=2),
     "layer-gpkg": Reader(read_own("gpkg")),
+    "points-csv": Reader(read_points("csv"), share=2),
+    "points-json": Reader(read_points("json"), json_bytes),
+    "points-parquet": Reader(read_points("parquet"), spoil_table),
+    "points-xlsx": Reader(read_points("xlsx"), spoil_zip),
+    "points-kml": Reader(read_points("kml")),
     "model": Reader(read_model, tensors_changed, ALWAYS, 2),
     "checkpoint": Reader(read_checkpoint, tensors_changed, ALWAYS),
     "run-reopen": Reader(run_reader(reopened), json_bytes),

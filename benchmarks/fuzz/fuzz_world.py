@@ -9,6 +9,7 @@ from pathlib import Path
 
 import geopandas as gpd
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import shapely
@@ -90,6 +91,7 @@ def make_world(folder: Path) -> World:
     gpkg = folder / "a.gpkg"
     states.to_file(gpkg)
     world.keep("layer-gpkg", [gpkg.read_bytes()])
+    _add_points(world)
     world.keep("cache-file", [_tiles()[0]])
     world.keep("cache-note", [_note(_tiles()[0], folder)])
     world.keep("packed", _packed())
@@ -100,6 +102,43 @@ def make_world(folder: Path) -> World:
     _add_models(world)
     _add_run(world)
     return world
+
+
+def _add_points(world: World) -> None:
+    """Keep one table of tests in several forms."""
+    random = np.random.default_rng(0)
+    times = pd.Timestamp("2023-07-01") + pd.to_timedelta(random.uniform(0, 180, 40), unit="D")
+    table = pd.DataFrame(
+        {
+            "time": times.strftime("%Y-%m-%d %H:%M"),
+            "lat": random.uniform(18.1, 18.15, 40).round(5),
+            "lon": random.uniform(-66.12, -66.05, 40).round(5),
+            "download_mbps": random.lognormal(3, 1, 40).round(2),
+            "provider": "North",
+        }
+    )
+    days = table.assign(time=times.strftime("%d/%m/%Y"))
+    german = days.to_csv(index=False, sep=";", decimal=",").encode("utf-16")
+    world.keep("points-csv", [table.to_csv(index=False).encode(), german])
+    world.keep("points-json", [table.to_json(orient="records").encode()])
+    world.keep("points-parquet", [_written(table)])
+    stream = io.BytesIO()
+    table.to_excel(stream, index=False)
+    world.keep("points-xlsx", [stream.getvalue()])
+    marks = "".join(
+        f'<Placemark><ExtendedData><Data name="time"><value>{row.time}</value></Data>'
+        f'<Data name="download_mbps"><value>{row.download_mbps}</value></Data></ExtendedData>'
+        f"<Point><coordinates>{row.lon},{row.lat}</coordinates></Point></Placemark>"
+        for row in table.itertuples()
+    )
+    head = '<?xml version="1.0"?><kml xmlns="http://www.opengis.net/kml/2.2"><Document>'
+    world.keep("points-kml", [f"{head}{marks}</Document></kml>".encode()])
+
+
+def _written(table: pd.DataFrame) -> bytes:
+    stream = io.BytesIO()
+    table.to_parquet(stream, index=False)
+    return stream.getvalue()
 
 
 def _tiles() -> list[bytes]:

@@ -15,11 +15,13 @@ import typer
 from batch_worlds import NAMES, make_nothing, make_run_without_pictures, working_here
 from run_worlds import Heard
 
+from geogp.choices import settings_of
 from geogp.commands.batch import cluster
 from geogp.commands.batch.batch_plan import Execution
 from geogp.commands.batch.cluster import cores_here, gpus, worker_environments
 from geogp.commands.batch.make_batch import make_batch
 from geogp.errors import NetworkError, RequestError
+from geogp.geodata.points.point_options import PointOptions
 from geogp.runs.open_run import open_run
 from geogp_cli.main import app, run
 
@@ -195,7 +197,8 @@ def test_the_command_has_all_options_of_map():
         for command in ("map", "batch")
     }
     apart = {"region", "--service", "--target", "--region-file", "--region-name"}
-    apart |= {"--points", "--columns", "--units", "--provider", "--by-provider", "--technology"}
+    apart |= {"--points", "--provider", "--by-provider", "--technology"}
+    apart |= {f"--{name.replace('_', '-')}" for name in settings_of(PointOptions)} - {"--crs"}
     assert options["map"] - apart <= options["batch"]
     assert {"--services", "--targets", "--states", "--resume"} <= options["batch"]
 

@@ -22,7 +22,8 @@ VARIED = ("region", "service", "target", "quarters")
 
 _ALONE = (
     *("region_file", "region_name", "out", "fresh"),
-    *("points", "provider", "by_provider", "technology", *settings_of(PointOptions)),
+    *("points", "provider", "by_provider", "technology"),
+    *(name for name in settings_of(PointOptions) if name != "crs"),  # also of files of polygons
 )
 """Fields of a request that a batch cannot have."""
 

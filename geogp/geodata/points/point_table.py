@@ -242,6 +242,8 @@ def _read_tree(path: Path, content: bytes, options: TableOptions) -> PointTable:
             )
             if len(held) == 1:
                 rows, numbers = _listed(held[0]), None
+        if "\\ud" in text.lower():  # half of a character is no text
+            json.dumps(rows, ensure_ascii=False).encode()
     except RecursionError as error:
         raise DataError(f"{path} is nested too deeply.") from error
     except ValueError as error:

@@ -9,6 +9,8 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -152,7 +154,7 @@ def rows_of(path: Path, text: str, delimiter: str) -> tuple[list[Row], str]:
     if first.strip().lower().startswith("sep=") and len(first.strip().strip('"')) in {4, 5}:
         delimiter = delimiter or first.strip("\r\n").strip('"')[4:] or "\t"
         text, begin = rest, 1
-    sample = "".join(io.StringIO(text).readlines()[:SAMPLE_ROWS])
+    sample = "".join(islice(io.StringIO(text, newline=""), SAMPLE_ROWS))
     if not delimiter:
         delimiter = max(DELIMITERS, key=lambda sign: _fit(sample, sign))
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
@@ -168,9 +170,10 @@ def rows_of(path: Path, text: str, delimiter: str) -> tuple[list[Row], str]:
 
 def _fit(sample: str, sign: str) -> tuple[int, int]:
     """Return the number of lines with the usual number of cells, above one, and this number."""
-    widths = Counter(
-        len(cells) for cells in csv.reader(io.StringIO(sample), delimiter=sign) if len(cells) > 1
-    )
+    lines = csv.reader(io.StringIO(sample, newline=""), delimiter=sign)
+    widths: Counter[int] = Counter()
+    with suppress(csv.Error):  # of a cell that is too long; the lines before it decide
+        widths.update(len(cells) for cells in lines if len(cells) > 1)
     if not widths:
         return 0, 0
     width, lines = widths.most_common(1)[0]
