@@ -591,7 +591,7 @@ MUTANTS = [
             "wanted = inside if quarters is None",
             "wanted = inside | ~inside if quarters is None",
         ),
-        local_tests_in_mobile_maps=("word in others for", "word in () for"),
+        local_tests_in_mobile_maps=("startswith(others)", "startswith(())"),
     ),
     *_of(
         "geodata/points/cell_times",

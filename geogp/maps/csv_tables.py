@@ -32,6 +32,7 @@ def csv_content(table: pd.DataFrame) -> bytes:
     """
     texts = table.columns[[not pd.api.types.is_numeric_dtype(kind) for kind in table.dtypes]]
     written = table.assign(**{name: table[name].map(shown) for name in texts})
+    written.columns = pd.Index([shown(name) for name in written.columns])
     return str(written.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC)).encode()
 
 

@@ -137,12 +137,13 @@ def _read_file(path: Path, request: AtRequest) -> _Places:
     if absent is not None:
         review.apart[NO_POSITION] = absent
     taken = set() if table.places is not None else {columns[name] for name in _COORDINATES}
-    beside = table.frame[[name for name in table.frame if name not in taken]]
+    beside = table.frame.loc[:, [name not in taken for name in table.frame]].copy()
     notes = tuple(f"{path.name}, {subject}: {note}" for subject, note in review.notes)
     warnings = tuple(f"no answer for {reason}." for reason in review.reasons())
-    return _Places(
-        longitude, latitude, beside.loc[:, ~beside.columns.duplicated()], notes, warnings
-    )
+    names = pd.Series(beside.columns)
+    again = names.groupby(names).cumcount()  # a second column note becomes note.1
+    beside.columns = pd.Index(names.where(again == 0, names + "." + again.astype(str)))
+    return _Places(longitude, latitude, beside, notes, warnings)
 
 
 def _rows_of(places: _Places, found: PlaceAnswers, path: str) -> pd.DataFrame:

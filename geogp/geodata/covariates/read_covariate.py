@@ -102,7 +102,13 @@ def read_valued_points(path: Path) -> tuple[pd.DataFrame, list[str]]:
     longitude, latitude = read_places(review, columns, options)
     found = {"longitude": longitude, "latitude": latitude}
     for name in [name for name in ("value", "tests") if name in columns]:
-        found[name] = read_cells(review, columns[name], options).numbers
+        cells = read_cells(review, columns[name], options)
+        if len(set(cells.units) - {""}) > 1:
+            raise DataError(
+                f"expected one unit in the column {columns[name]} of {path}, found "
+                f"{named(dict.fromkeys(cells.units))}. Write all values in one unit."
+            )
+        found[name] = cells.numbers
         review.mark(np.isnan(found[name]), f"no {name}")
     frame = pd.DataFrame(found)
     if "quarter" in columns:

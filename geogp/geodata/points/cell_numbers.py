@@ -27,6 +27,9 @@ _CELL = re.compile(
 _GROUPS = re.compile(r"[+-]?[1-9]\d{0,2}(?:(?P<sign>[.,])\d{3})+")
 _SPACES = re.compile(r"[\s'\N{RIGHT SINGLE QUOTATION MARK}]")
 _SPACED = re.compile(r"[+-]?\d{1,3}(?:[\s'\N{RIGHT SINGLE QUOTATION MARK}]\d{3})+(?:[.,]\d*)?")
+DECIDING, LONGEST = 0.05, 60
+"""Share of numbers that decides a sign, and most characters of a cell that may be a number."""
+
 _OTHER = {",": ".", ".": ","}
 
 
@@ -66,12 +69,14 @@ def read_numbers(
     thousands: str | None,
     file_decimal: str | None,
     plausible: Callable[[Floats], bool],
+    usual: Callable[[Floats], bool] = lambda _: True,
 ) -> CellNumbers:
     """Return the numbers in texts, (n,).
 
     `decimal` and `thousands` are what the user says. `file_decimal` is the sign that the
     coordinates of the file have. `plausible` says whether values are possible; a reading with
-    impossible values is no reading.
+    impossible values is no reading. `usual` says whether values are as measured ones usually are:
+    only then does the sign of the coordinates decide.
 
     Signs are decided by the whole column. A sign that occurs twice in a number, or before another
     sign, stands between thousands; one that is not followed by three digits is decimal. If all
@@ -79,7 +84,10 @@ def read_numbers(
     """
     inverse, unique = pd.factorize(texts)  # in their order, so that examples are from first rows
     missing = is_missing(unique)
-    cells = [_CELL.fullmatch(text.replace("\N{MINUS SIGN}", "-")) for text in unique.tolist()]
+    cells = [
+        _CELL.fullmatch(text.replace("\N{MINUS SIGN}", "-")) if len(text) <= LONGEST else None
+        for text in unique.tolist()
+    ]
     raw = [
         ("" if gone or cell is None else cell["number"].strip())
         for cell, gone in zip(cells, missing, strict=True)
@@ -96,7 +104,7 @@ def read_numbers(
     elif decimal is not None:
         sign, note = decimal, f"decimal sign {decimal!r} (--decimal)"
     else:
-        sign, note, question = _decimal_of(raw, file_decimal, plausible)
+        sign, note, question = _decimal_of(raw, file_decimal, plausible, usual)
     values = _converted(raw, sign)
     wrong = np.isnan(values) & ~missing
     if spaced and not note:
@@ -135,18 +143,25 @@ class _Signs:
         for text in raw:
             if sign not in text:
                 continue
-            groups = _GROUPS.fullmatch(text)
-            if text.rfind(sign) < text.rfind(other) or (text.count(sign) > 1 and groups):
+            if _GROUPS.fullmatch(text):
+                (found.thousands if text.count(sign) > 1 else found.either).append(text)
+            elif re.fullmatch(rf"[+-]?\d{{1,3}}(?:\{sign}\d{{3}})+\{other}\d+", text):
                 found.thousands.append(text)
-            elif other in text or not groups:
+            elif re.fullmatch(rf"[+-]?(?:\d*|\d{{1,3}}(?:\{other}\d{{3}})+)\{sign}\d+", text):
                 found.decimal.append(text)
-            else:
-                found.either.append(text)
         return found
+
+    @property
+    def is_decimal(self) -> bool:
+        """Whether enough numbers show that the sign is decimal; a few may be mistyped."""
+        return len(self.decimal) > DECIDING * len(self.either)
 
 
 def _decimal_of(
-    raw: Sequence[str], file_decimal: str | None, plausible: Callable[[Floats], bool]
+    raw: Sequence[str],
+    file_decimal: str | None,
+    plausible: Callable[[Floats], bool],
+    usual: Callable[[Floats], bool],
 ) -> tuple[str, str, str]:
     """Return the decimal sign of numbers, a note, and a question if there are two readings.
 
@@ -154,13 +169,15 @@ def _decimal_of(
     """
     signs = {sign: _Signs.of(raw, sign) for sign in ".,"}
     certain = [
-        sign for sign, found in signs.items() if found.decimal or signs[_OTHER[sign]].thousands
+        sign for sign, found in signs.items() if found.is_decimal or signs[_OTHER[sign]].thousands
     ]
     unclear = [sign for sign, found in signs.items() if found.either]
-    if not certain and len(unclear) == 1 and file_decimal != _OTHER[unclear[0]]:
+    if not certain and len(unclear) == 1:
         sign, one = unclear[0], signs[unclear[0]].either[0]
         readings = {part: _converted(raw, part) for part in (sign, _OTHER[sign])}
         able = [part for part, values in readings.items() if plausible(values)]
+        if len(able) == 2 and file_decimal == _OTHER[sign] and usual(readings[file_decimal]):
+            able = [file_decimal]
         if len(able) != 1:
             values = [f"{_converted([one], part)[0]:,g}" for part in readings]
             return sign, one, " or ".join(values)

@@ -50,6 +50,10 @@ def read_places(
     else:
         longitude, latitude = table.places.T.copy()
         _compare(review, longitude, latitude)
+    known = longitude[np.isfinite(longitude)]
+    if len(known) and known.min() >= 0 and 180 < known.max() <= 360:
+        longitude = (longitude + 180) % 360 - 180
+        review.notes.append(("longitude", "from 0 to 360 degrees"))
     absent = np.isnan(longitude) | np.isnan(latitude) | ((longitude == 0) & (latitude == 0))
     review.mark(absent, NO_POSITION)
     beyond = ~absent & ((np.abs(latitude) > NORTHMOST) | (np.abs(longitude) > 180))
@@ -142,7 +146,7 @@ def _degrees(texts: NDArray[np.object_], role: str) -> tuple[Floats, NDArray[np.
 
 def _angle(text: str, role: str) -> float:
     """Return the degrees in a text such as ``18°20'12.44"N`` or ``66.07W``; NaN if unreadable."""
-    found = _DEGREES.fullmatch(text.replace("\N{MINUS SIGN}", "-"))
+    found = _DEGREES.fullmatch(text.replace("\N{MINUS SIGN}", "-")) if len(text) <= 40 else None
     if found is None:
         return float("nan")
     sides = {side.upper() for side in (found["before"], found["after"]) if side}

@@ -2,8 +2,10 @@
 
 import datetime as dt
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -105,6 +107,12 @@ class CellTimes:
     sample: str = ""
 
 
+DATES_SHORT = {"dmy": "day before month", "mdy": "month before day", "ymd": "year, month, day"}
+"""The orders of the numbers in a date, in words."""
+
+LONGEST = 60
+"""Most characters of a text that may be a time."""
+
 NEARLY_ALL = 0.95
 """Share of the dates that a reading must fit."""
 
@@ -181,7 +189,7 @@ def _numbers(column: "pd.Series[Any]", texts: Texts) -> NDArray[np.float64] | No
     if column.dtype.kind in "iuf":
         return np.asarray(column.to_numpy(np.float64, na_value=np.nan))
     held = pd.Series(texts[texts != ""])
-    if not held.str.fullmatch(r"\d+(?:\.\d+)?").all():
+    if not held.str.fullmatch(r"\d+(?:\.\d+)?").mean() >= NEARLY_ALL:  # also without any cell
         return None
     return np.asarray(pd.to_numeric(pd.Series(texts), errors="coerce"), np.float64)
 
@@ -233,7 +241,7 @@ class _Date:
 
 def _from_texts(texts: list[str], dates: str | None, zone: dt.tzinfo) -> CellTimes:
     """Return the quarters of texts."""
-    parsed = [_parsed(text) if text else None for text in texts]
+    parsed = [_parsed(text) if 0 < len(text) <= LONGEST else None for text in texts]
     order, question, note = _order(texts, parsed, dates)
     if question:
         none = np.zeros(len(texts), np.bool_)
@@ -247,7 +255,8 @@ def _from_texts(texts: list[str], dates: str | None, zone: dt.tzinfo) -> CellTim
         if one.zone not in zones:
             zones[one.zone] = _zone_in(one.zone) if one.zone else zone
         with_zone = zones[one.zone]
-        numbers = dict(zip(order if one.order == "?" else one.order, one.numbers, strict=True))
+        known = order if one.order in {"?", "."} else one.order
+        numbers = dict(zip(known, one.numbers, strict=True))
         year = numbers["y"] + 2000 if numbers["y"] < 100 else numbers["y"]
         if with_zone is None:
             continue
@@ -314,6 +323,7 @@ def _parsed(text: str) -> _Date | None:
     return None if day_found is None else replace(day_found, clock=clock, zone=zone)
 
 
+@lru_cache(4096)
 def _day(text: str) -> _Date | None:
     """Return the day in a text without a time of day; None if there is none."""
     three = _THREE.fullmatch(text)
@@ -321,7 +331,7 @@ def _day(text: str) -> _Date | None:
         first, last = len(three["a"]), len(three["c"])
         if first == 3 or last == 3 or (first < 4 and last == 1):
             return None
-        order = "ymd" if first == 4 else "dmy" if three["sign"] == "." else "?"
+        order = "ymd" if first == 4 else three["sign"] if three["sign"] == "." else "?"
         return _Date((int(three["a"]), int(three["b"]), int(three["c"])), order)
     words = _WORDS.fullmatch(text)
     month = _MONTHS.get((words["mo"] or words["mo2"]).lower()) if words else None
@@ -335,34 +345,39 @@ def _order(texts: list[str], parsed: list[_Date | None], dates: str | None) -> t
 
     With a question, the note is the text with two readings.
     """
-    open_dates = [
-        (text, one.numbers)
-        for text, one in zip(texts, parsed, strict=True)
-        if one and one.order == "?"
-    ]
-    dotted = any(one and one.order == "dmy" for one in parsed)
-    if dates in {"dmy", "mdy", "ymd"}:
+    open_dates: dict[tuple[int, int, int], str] = {}
+    count: Counter[tuple[int, int, int]] = Counter()
+    dotted = True
+    for text, one in zip(texts, parsed, strict=True):
+        if one and one.order in {"?", "."}:
+            open_dates.setdefault(one.numbers, text)
+            count[one.numbers] += 1
+            dotted &= one.order == "."
+    if dates in DATES_SHORT:
         return str(dates), "", DATES_SHORT[str(dates)]
     if not open_dates:
-        return "dmy", "", DATES_SHORT["dmy"] if dotted else ""
-    fits = {
-        order: [_is_date(dict(zip(order, numbers, strict=True))) for _, numbers in open_dates]
-        for order in ("dmy", "mdy", "ymd")
+        return "dmy", "", ""
+    share = {
+        order: sum(
+            count[numbers]
+            for numbers in open_dates
+            if _is_date(dict(zip(order, numbers, strict=True)))
+        )
+        / count.total()
+        for order in DATES_SHORT
     }
     # An order must fit all dates, or nearly all if none fits all: some dates may be bad.
-    share = {order: sum(found) / len(found) for order, found in fits.items()}
-    able = [order for order in fits if share[order] == 1] or [
-        order for order in fits if share[order] >= NEARLY_ALL
+    able = [order for order in share if share[order] == 1] or [
+        order for order in share if share[order] >= NEARLY_ALL
     ]
+    if dotted and "dmy" in able:  # with points, the month is never first
+        able = [order for order in able if order != "mdy"]
     if len(able) < 2:
         best = able[0] if able else "dmy"
         return best, "", DATES_SHORT[best]
-    text, numbers = open_dates[0]
+    numbers, text = next(iter(open_dates.items()))
     readings = [f"{_shown(numbers, order)} (--dates {order})" for order in able]
     return "", " or ".join(dict.fromkeys(readings)), text
-
-
-DATES_SHORT = {"dmy": "day before month", "mdy": "month before day", "ymd": "year, month, day"}
 
 
 def _is_date(parts: Mapping[str, int]) -> bool:

@@ -14,12 +14,15 @@ from geogp.errors import DataError, quoted
 from geogp.geodata.points.speed_units import latency_unit, speed_unit
 from geogp.geodata.points.text_rows import Row
 
+LONGEST = 60
+"""Most characters of a cell that may be a number."""
+
 SEARCHED = 50
 """Number of rows among which the header is searched."""
 
 _UNITS = {
     *("utc", "gmt", "local", "deg", "degree", "degrees", "°", "decimal degrees", "dd", "wgs84"),
-    *("m", "km", "km/h", "m/s", "dbm", "db", "%", "-", "text", "string", "date", "time", "number"),
+    *("m", "km", "km/h", "m/s", "dbm", "db", "%"),
     *("yyyy-mm-dd", "yyyy-mm-dd hh:mm:ss", "dd.mm.yyyy", "mm/dd/yyyy", "hh:mm:ss"),
 }
 """What a row of units may hold beside units of speeds and latencies, in small letters."""
@@ -50,8 +53,16 @@ def table_of(path: Path, rows: Sequence[Row], known: Callable[[str], bool], unit
     place = _header_place(path, rows, known)
     header = [cell.strip() for cell in rows[place].cells]
     header[0] = header[0].lstrip("#").strip()
-    width, body = len(header), [row for row in rows[place + 1 :] if not _is_comment(row)]
-    longer = body and Counter(len(row.cells) for row in body).most_common(1)[0][0] == width + 1
+    width, body = (
+        len(header),
+        [
+            row
+            for row in rows[place + 1 :]
+            if not (_is_comment(row) and len(row.cells) < max(2, len(header)))
+        ],
+    )
+    ends = any(row.cells[-1].strip() for row in body)  # else, the rows end with a delimiter
+    longer = ends and Counter(len(row.cells) for row in body).most_common(1)[0][0] == width + 1
     if longer and header[-1] and _are_row_names([row.cells[0] for row in body]):
         header, width = ["", *header], width + 1
     comments = len(rows) - place - 1 - len(body)
@@ -86,7 +97,11 @@ def _header_place(path: Path, rows: Sequence[Row], known: Callable[[str], bool])
     fitting = [
         place
         for place, row in enumerate(top)
-        if abs(len(row.cells) - width) <= 1 and _may_be_names(row.cells)
+        if len(row.cells) <= width + 1
+        and (
+            (len(row.cells) >= width - 1 and _may_be_names(row.cells))
+            or sum(map(known, _stripped(row.cells))) >= 2
+        )
     ]
     names = {place: sum(map(known, _stripped(top[place].cells))) for place in fitting}
     best = max(names, key=lambda place: (names[place], -place), default=None)
@@ -113,7 +128,11 @@ def _is_comment(row: Row) -> bool:
 def _may_be_names(cells: Sequence[str]) -> bool:
     """Return whether cells may be names: texts in half of the columns or more, and no numbers."""
     held = [cell for cell in _stripped(cells) if cell]
-    numbers = [cell for cell in held if re.fullmatch(r"[+-]?[\d.,:/\s-]*\d[\d.,:/\s-]*", cell)]
+    numbers = [
+        cell
+        for cell in held
+        if len(cell) < LONGEST and re.fullmatch(r"[+-]?[\d.,:/\s-]*\d[\d.,:/\s-]*", cell)
+    ]
     return len(held) >= max(1, len(cells) / 2) and not numbers
 
 
@@ -130,14 +149,16 @@ def _bare(cell: str) -> str:
 
 def _is_units(cells: Sequence[str]) -> bool:
     """Return whether a row below the names holds units: at least half of its texts are units."""
-    held = [_bare(cell) for cell in cells if cell.strip()]
+    held = [text for text in map(_bare, cells) if text not in {"", "-", "--"}]
+    if any(re.match(r"[+-]?[.,]?\d", text) for text in held):
+        return False
     units = [
         text
         for text in held
         if text.lower() in _UNITS
         or any(
-            found.unit is not None and not found.name
+            found.unit is not None and not found.name.strip()
             for found in (speed_unit(text), latency_unit(f" {text}"))
         )
     ]
-    return len(units) >= max(2, len(held) / 2) if len(cells) > 1 else False
+    return len(units) >= max(2, len(held) / 2)

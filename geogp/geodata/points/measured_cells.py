@@ -1,6 +1,7 @@
 """Quarters and values of the tests in a table, with their units."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ from geogp.errors import DataError, named, quoted, shown
 from geogp.geodata.points.cell_numbers import CellNumbers, decimal_sign, read_numbers
 from geogp.geodata.points.cell_times import FIRST_YEAR, is_clock, read_times
 from geogp.geodata.points.point_options import PointOptions
-from geogp.geodata.points.point_roles import SPEEDS, known_export, plain
+from geogp.geodata.points.point_roles import SPEEDS, known_export, plain, role_of
 from geogp.geodata.points.point_table import PointTable
 from geogp.geodata.points.row_review import RowReview
 from geogp.geodata.points.speed_units import AMBIGUOUS, KBPS, MS, latency_unit, speed_unit
@@ -20,8 +21,14 @@ from geogp.geodata.tiles.targets import find_target
 
 Floats = NDArray[np.float64]
 
+USUAL_KBPS, USUAL_MS = (100.0, 1e6), (1.0, 2000.0)
+"""Between these limits lies the median of usual speeds in kbps, and of usual latencies in ms."""
+
 MANY_TIMES, FEW, SHARE = 300, 5, 0.001
 """A file seems to mix units if over 5 values and over 0.1 % are 300 times the median or more."""
+
+DAY_AS_DIGITS = 240_000
+"""Numbers below this are no dates: seconds of a day, or hours, minutes and seconds as digits."""
 
 STATED, OPTION, CELLS, ROW = "the column's name", "--units", "the cells", "the row of units"
 """Where a unit may be read from, besides the header of a known export."""
@@ -33,9 +40,17 @@ def with_dates(table: PointTable, options: PointOptions, needed: Sequence[str]) 
     Raises the errors of `find_columns`.
     """
     known = table.columns(options, [role for role in needed if role != "time"])
-    if "time" not in known and "date" in known:
+    several = [name for name in table.names if role_of(name) == "time"]
+    if "time" not in known and "date" in known and not several:
         known["time"] = known.pop("date")
     elif "time" in known and "date" in known and not is_clock(table.values(known["time"])):
+        numbers = pd.to_numeric(pd.Series(table.values(known["time"])), errors="coerce")
+        if numbers.notna().any() and numbers.max() < DAY_AS_DIGITS:
+            raise DataError(
+                f"the column {shown(known['time'])} of {table.path} has numbers that are no dates, "
+                f"beside the dates of {shown(known['date'])}. Write times of day as HH:MM:SS, or "
+                f"take the dates alone with --columns time={known['date']}."
+            )
         del known["date"]
     if "time" in needed and "time" not in known:
         table.columns(options, needed)  # raises the error
@@ -48,6 +63,11 @@ def read_quarters(
     """Return the index of each row's quarter in UTC, (n,), and mark rows without a time."""
     table = review.table
     if options.at_quarter is not None:
+        if "time" in columns:
+            raise DataError(
+                f"{table.path} has times in the column {shown(columns['time'])}; --at-quarter is "
+                "for a file without times. Leave --at-quarter out, or rename the column."
+            )
         review.notes.append(("time", f"{options.at_quarter} for all rows (--at-quarter)"))
         return np.full(len(table), quarter_index(options.at_quarter), np.int64)
     name = columns["time"]
@@ -58,6 +78,12 @@ def read_quarters(
         days = np.array([text.removesuffix(" 00:00:00") for text in dates], object)
         texts = np.where((dates == "") | (texts == ""), "", days + " " + texts).astype(object)
         cells, name = pd.Series(texts), f"{columns['date']} and {name}"
+    local = re.search("local", f"{name} {table.units.get(name, '')}", re.IGNORECASE)
+    if local and options.timezone is None:
+        raise DataError(
+            f"the column {shown(name)} of {table.path} has local times. Give their time zone with "
+            "--timezone, such as America/Puerto_Rico or -04:00."
+        )
     found = read_times(cells, texts, dates=options.dates, timezone=options.timezone)
     if found.question:
         column = columns.get("date", columns["time"])
@@ -87,8 +113,15 @@ def read_target(
     """
     scales = KBPS if target in SPEEDS else MS
     limit = LIMITS[service][find_target(target).columns[0]]
-    most = limit.most / scales.get(_stated(review.table, name, options, target)[0] or "", 1.0)
-    found = read_cells(review, name, options, most)
+    scale = scales.get(_stated(review.table, name, options, target)[0] or "", 1.0)
+    low, high = USUAL_KBPS if target in SPEEDS else USUAL_MS
+    found = read_cells(
+        review,
+        name,
+        options,
+        plausible=lambda values: not np.any(values * scale > limit.most),
+        usual=lambda values: bool(low <= np.nanmedian(values) * scale <= high),
+    )
     if found.question:
         return found.numbers, ("", "")
     note = f", {found.note}" if found.note else ""
@@ -101,11 +134,16 @@ def read_target(
 
 
 def read_cells(
-    review: RowReview, name: str, options: PointOptions, most: float = np.inf
+    review: RowReview,
+    name: str,
+    options: PointOptions,
+    *,
+    plausible: Callable[[Floats], bool] = lambda _: True,
+    usual: Callable[[Floats], bool] = lambda _: True,
 ) -> CellNumbers:
     """Return the numbers in a column, (n,); mark unreadable cells, and ask about two readings.
 
-    A reading with a value above `most` is impossible.
+    `plausible` and `usual` are as in `read_numbers`.
     """
     table = review.table
     column = table.frame[name]
@@ -120,7 +158,8 @@ def read_cells(
             decimal=options.decimal,
             thousands=options.separators.get(name),
             file_decimal=_file_decimal(table, options),
-            plausible=lambda known: not np.any(known > most),
+            plausible=plausible,
+            usual=usual,
         )
     if found.question:
         sign = "," if "," in found.sample else "."
@@ -151,14 +190,17 @@ def _stated(
     """Return the unit of a column, or None, and where it was read from."""
     speed = target in SPEEDS
     find = speed_unit if speed else latency_unit
+    row, own = find(f" {table.units.get(name, '')}").unit, find(name).unit
     if speed and options.units is not None:
-        return options.units, OPTION
-    row = find(f" {table.units.get(name, '')}").unit
-    if row is not None:
-        return row, ROW
-    own = find(name).unit
-    if own is not None:
-        return own, STATED
+        other = own if own not in {None, AMBIGUOUS, options.units} else None
+        return options.units, OPTION if other is None else f"{OPTION}; the name says {other}"
+    if row is not None and own not in {None, AMBIGUOUS, row}:
+        raise DataError(
+            f"the column {shown(name)} of {table.path} has the unit {own} in its name, but {row} "
+            "in the row of units. Correct one of them."
+        )
+    if row is not None or own is not None:
+        return (row, ROW) if row is not None else (own, STATED)
     export = known_export(table.names)
     if (
         export is not None
@@ -185,13 +227,10 @@ def _factors(
             f"no unit of {target} in the column {shown(name)}, such as {quoted(odd[0])}",
         )
     known = {text: str(found.unit) for text, found in own.items() if text not in odd}
-    if known and origin != OPTION:
-        bare = (cells == "") & (table.values(name) != "")
-        if unit not in scales and bare.any():
-            unit, origin = None, ""
-        else:
-            unit = unit if unit in scales else next(iter(known.values()))
-            origin = CELLS
+    bare = (cells == "") & (table.values(name) != "")
+    if known and not (bare.any() and unit not in scales):
+        origin = CELLS if not bare.any() else f"{origin}, and {CELLS}"
+        unit = unit if unit in scales else next(iter(known.values()))
     if unit == AMBIGUOUS:
         raise DataError(
             f"the unit of the column {shown(name)} in {table.path} may be bits or bytes. Say which "
@@ -205,10 +244,9 @@ def _factors(
         )
     factor = np.full(len(table), scales[unit])
     for text, one in known.items():
-        if origin != OPTION:
-            factor[cells == text] = scales[one]
-    stated = ", ".join(dict.fromkeys(known.values())) if origin == CELLS else unit
-    return factor, (stated, origin)
+        factor[cells == text] = scales[one]
+    used = dict.fromkeys([*([unit] if bare.any() or not known else []), *known.values()])
+    return factor, (", ".join(used), origin)
 
 
 def _mark_impossible(

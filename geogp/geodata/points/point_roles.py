@@ -24,10 +24,14 @@ USUAL: dict[str, tuple[str, ...]] = {
     ),
     "date": ("date", "testdate", "fecha", "datum"),
     "download": (
-        *("download", "downloadspeed", "dl", "down", "avgd", "descarga", "bajada"),
+        *("download", "downloadspeed", "dl", "down", "avgd", "downlink", "descarga", "bajada"),
+        *("dlthroughput", "downloadthroughput", "meandownloadspeed", "averagedownloadspeed"),
         *("meanthroughput", "ameanthroughput"),
     ),
-    "upload": ("upload", "uploadspeed", "ul", "up", "avgu", "subida"),
+    "upload": (
+        *("upload", "uploadspeed", "ul", "up", "avgu", "uplink", "subida", "ulthroughput"),
+        *("uploadthroughput", "meanuploadspeed", "averageuploadspeed"),
+    ),
     "latency": ("latency", "ping", "rtt", "avglat", "minrtt", "aminrtt", "latencia"),
     "provider": (
         *("provider", "operator", "carrier", "isp", "mno", "network", "operador", "proveedor"),
@@ -35,6 +39,7 @@ USUAL: dict[str, tuple[str, ...]] = {
     ),
     "technology": (
         *("technology", "tech", "networktype", "networktech", "conntype", "connectiontype", "rat"),
+        "connection",
         "tecnologia",
     ),
     "value": ("value",),
@@ -47,6 +52,11 @@ Names that begin with ``client`` and ``a`` are columns of M-Lab's views ``ndt.un
 and ``ndt.unified_uploads``, such as ``client.Geo.Latitude`` and ``a.MeanThroughputMbps``. The last
 three are columns of covariates.
 """
+
+OTHER_PLACES = frozenset(
+    {"server", "cell", "site", "tower", "station", "host", "node", "enb", "gnb"}
+)
+"""Words in nested names of places that are not those of tests."""
 
 SPEEDS = ("download", "upload")
 
@@ -103,6 +113,10 @@ EXPORTS = (
 """The exports whose columns geogp knows."""
 
 
+LONGEST_NAME = 100
+"""Most characters of a usual name with its unit."""
+
+
 def plain(name: str) -> str:
     """Return a name in small letters, without accents and without signs other than a-z and 0-9.
 
@@ -126,6 +140,8 @@ def role_of(name: str) -> str | None:
 
 
 def _is_usual(role: str, name: str) -> bool:
+    if len(name) > LONGEST_NAME:
+        return False
     text = name
     if role in SPEEDS:
         text = speed_unit(name).name
@@ -138,6 +154,16 @@ def _is_usual(role: str, name: str) -> bool:
             r"[\s_.(\[]*(deg(rees?)?|°|dd|wgs ?84)[\s)\]]*$", "", name, flags=re.IGNORECASE
         )
     return plain(text) in USUAL[role]
+
+
+def _nested(names: Sequence[str], role: str) -> list[str]:
+    """Return columns whose last part is a usual name, such as ``location.lat``, of no server."""
+    parts = [name.rpartition(".") for name in names if "." in name]
+    return [
+        f"{parent}.{name}"
+        for parent, _, name in parts
+        if _is_usual(role, name) and not OTHER_PLACES & {*re.findall(r"[a-z]+", parent.lower())}
+    ]
 
 
 def find_columns(
@@ -162,16 +188,14 @@ def find_columns(
     for role in [role for role in USUAL if role not in given]:
         usual = [name for name in names if _is_usual(role, name)]
         if not usual:  # the last part of a nested name, such as location.lat
-            usual = [
-                name for name in names if "." in name and _is_usual(role, name.rpartition(".")[2])
-            ]
+            usual = _nested(names, role)
         if export is not None and role in export.columns:
             best = export.columns[role].names
             own = sorted(
                 (name for name in names if plain(name) in best),
                 key=lambda one: best.index(plain(one)),
             )
-            usual = own[:1] or usual
+            usual = list(dict.fromkeys([*own[:1], *usual]))
         if len(usual) > 1 and role in needed:
             raise DataError(
                 f"{what} has several columns for {role}: {named(usual)}. Choose one with "

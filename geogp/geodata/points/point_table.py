@@ -1,6 +1,7 @@
 """Reading of files of points into one table, with the line of each point for messages."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,13 +11,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from geogp.errors import DataError, RequestError, named, quoted
+from geogp.errors import DataError, RequestError, named, shown
 from geogp.geodata.places.archives import check_file
 from geogp.geodata.points.cell_numbers import is_missing
 from geogp.geodata.points.header_rows import TextTable, table_of
 from geogp.geodata.points.point_options import TableOptions, named_columns
 from geogp.geodata.points.point_roles import find_columns, role_of
-from geogp.geodata.points.text_rows import DELIMITERS, Row, decoded, rows_of, unpacked
+from geogp.geodata.points.text_rows import DELIMITERS, decoded, rows_of, unpacked
+from geogp.geodata.points.workbook_rows import read_sheet, with_numbers
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -27,11 +29,19 @@ MAX_POINTS = 5_000_000
 SHOWN = 5
 """Number of lines that a message lists."""
 
-TEXTS, TREES = (".csv", ".txt", ".tsv", ".tab", ".dat", ".log"), (".json", ".ndjson", ".jsonl")
+TEXTS = (".csv", ".txt", ".tsv", ".tab", ".dat", ".log")
+TREES = (".json", ".ndjson", ".jsonl", ".geojsonl", ".geojsons")
 TABLES, WORKBOOKS = (".parquet", ".geoparquet"), (".xlsx", ".xlsm")
 VECTORS = (".gpkg", ".geojson", ".fgb", ".shp", ".kml", ".kmz", ".shz")
 PACKED = (".zip", ".gz", ".bz2", ".xz")
 ENDINGS = (*TEXTS, *TREES, *TABLES, *WORKBOOKS, *VECTORS, *PACKED)
+
+_NUMBER = r"([+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)"
+_POINT = rf"(?i)^(?:SRID=4326;)?\s*POINT\s*(?:Z|M|ZM)?\s*\(\s*{_NUMBER}\s+{_NUMBER}[^()]*\)$"
+"""A point in a text, such as ``POINT (-66.1 18.4)``."""
+
+_TREE = re.compile(rb'\s*(?:\[\s*\{|\{\s*")')
+"""How JSON begins."""
 
 GEOMETRY = ("geometry", "wkt", "geom", "the_geom", "wkb_geometry")
 """Usual names of columns of texts that hold points, such as ``POINT (-66.1 18.4)``."""
@@ -124,12 +134,16 @@ def _read(path: Path, options: TableOptions) -> PointTable:
     ending = path.suffix.lower()
     known = _known_names(options)
     if ending in WORKBOOKS:
+        _refuse_options(path, options, "delimiter", "encoding")
         return _read_workbook(path, options, known)
     if ending in TABLES + VECTORS or (ending == ".zip" and _holds_shapes(path)):
+        _refuse_options(path, options, "delimiter", "encoding")
         return _read_shapes(path, options)
-    content, ending = unpacked(path, (*TEXTS, *TREES))
-    if ending in TREES or content.lstrip()[:1] in {b"{", b"["}:
+    content, ending = unpacked(path, (*TEXTS, *TREES, ".geojson"))
+    if ending in {*TREES, ".geojson"} or _TREE.match(content):
+        _refuse_options(path, options, "delimiter", "sheet")
         return _read_tree(path, content, options)
+    _refuse_options(path, options, "sheet")
     text, encoding = decoded(path, content, options.encoding)
     rows, sign = rows_of(path, text, options.sign)
     found = table_of(path, rows, known, "line")
@@ -139,6 +153,16 @@ def _read(path: Path, options: TableOptions) -> PointTable:
         ("header", "; ".join(found.notes)),
     ]
     return _of_texts(path, found, "line", notes)
+
+
+def _refuse_options(path: Path, options: TableOptions, *names: str) -> None:
+    """Raise RequestError if an option is given that has no effect on a file of this form."""
+    for name in names:
+        if getattr(options, name) is not None:
+            raise RequestError(
+                f"--{name} has no effect on {path}, which is a file of another form. Leave "
+                f"--{name} out."
+            )
 
 
 def _known_names(options: TableOptions) -> Callable[[str], bool]:
@@ -153,78 +177,28 @@ def _of_texts(
     table = PointTable(
         path, found.frame, found.number, unit, tuple(notes), found.units, found.ragged
     )
-    names = [
-        name for name in table.names if name.lower() in GEOMETRY and table.names.count(name) == 1
-    ]
-    for name in names:
-        texts = table.texts(name)
-        if any(text.upper().startswith("POINT") for text in texts[:100].tolist()):
-            return replace(table, places=_places_in_texts(texts))
+    for name in table.names:
+        if name.lower() in GEOMETRY and table.names.count(name) == 1:
+            texts = pd.Series(table.texts(name), dtype=object)
+            points = texts.str.extract(_POINT).astype(np.float64).to_numpy()
+            if np.isfinite(points).any():
+                other = int(((texts != "") & np.isnan(points[:, 0])).sum())
+                told = ("other shapes", f"{other:,} shapes are no points")
+                return replace(
+                    table, places=points, notes=(*table.notes, *([told] if other else []))
+                )
     return table
-
-
-def _places_in_texts(texts: NDArray[np.object_]) -> Floats:
-    """Return longitude and latitude of points such as ``POINT (-66.1 18.4)``, (n, 2)."""
-    import shapely  # noqa: PLC0415 - most files need none
-
-    points = shapely.from_wkt(texts, on_invalid="ignore")
-    points[shapely.get_type_id(points) != 0] = None
-    return np.column_stack([shapely.get_x(points), shapely.get_y(points)])
 
 
 def _read_workbook(path: Path, options: TableOptions, known: Callable[[str], bool]) -> PointTable:
     """Return the table in a sheet of a workbook."""
-    try:
-        import openpyxl  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise RequestError(
-            f"{path} is a workbook, which needs the extra xlsx: pip install 'geogp[xlsx]'. Or save "
-            "the sheet as .csv."
-        ) from error
-    check_file(path)
-    try:
-        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-        sheets = {}
-        for sheet in book.worksheets:
-            if options.sheet in {None, sheet.title}:
-                rows = [
-                    Row(number, list(map(_cell_text, cells)))
-                    for number, cells in enumerate(
-                        sheet.iter_rows(values_only=True, max_row=MAX_POINTS + 1000), 1
-                    )
-                    if any(cell is not None and str(cell).strip() for cell in cells)
-                ]
-                if rows:
-                    sheets[sheet.title] = rows
-        names = book.sheetnames
-    except DataError:
-        raise
-    except Exception as error:  # openpyxl raises errors of many kinds for damaged files
-        raise DataError(f"{path} cannot be read as a workbook ({error}). Save it again.") from error
-    if options.sheet is not None and options.sheet not in names:
-        raise RequestError(
-            f"{path} has no sheet {quoted(options.sheet)}; its sheets are {named(names)}."
-        )
-    if len(sheets) != 1:
-        raise DataError(
-            f"expected one sheet with rows in {path}, found {len(sheets)}: {named(sheets)}. "
-            "Choose one with --sheet."
-        )
-    title, rows = next(iter(sheets.items()))
-    found = table_of(path, rows, known, "row")
-    notes = [("file", f"workbook, sheet {title}"), ("header", "; ".join(found.notes))]
-    return _of_texts(path, found, "row", notes)
-
-
-def _cell_text(cell: object) -> str:
-    """Return the text of a cell of a workbook; dates are in ISO 8601."""
-    if cell is None:
-        return ""
-    return (
-        cell.isoformat(" ")
-        if hasattr(cell, "isoformat") and hasattr(cell, "hour") and hasattr(cell, "year")
-        else str(cell)
-    )
+    sheet = read_sheet(path, options.sheet)
+    found = table_of(path, sheet.rows, known, "row")
+    notes = [("file", f"workbook, sheet {shown(sheet.title)}"), ("header", "; ".join(found.notes))]
+    if sheet.since_1904:
+        notes.append(("dates", "plain numbers are days since 1904 with --dates excel-1904"))
+    frame = with_numbers(path, found.frame)
+    return _of_texts(path, replace(found, frame=frame), "row", notes)
 
 
 def _read_tree(path: Path, content: bytes, options: TableOptions) -> PointTable:
@@ -234,9 +208,11 @@ def _read_tree(path: Path, content: bytes, options: TableOptions) -> PointTable:
         if text.lstrip().startswith("["):
             rows, numbers = json.loads(text), None
         else:
-            lines = [(k, line) for k, line in enumerate(text.splitlines(), 1) if line.strip()]
+            lines = [
+                (k, line) for k, line in enumerate(text.split("\n"), 1) if line.strip("\r \x1e")
+            ]
             whole = len(lines) > 1 and lines[0][1].strip() == "{"
-            held = [] if whole else [json.loads(line) for _, line in lines]
+            held = [] if whole else [json.loads(line.strip("\r\x1e")) for _, line in lines]
             rows, numbers = (
                 (_listed(json.loads(text)), None) if whole else (held, [k for k, _ in lines])
             )
@@ -248,8 +224,9 @@ def _read_tree(path: Path, content: bytes, options: TableOptions) -> PointTable:
         raise DataError(f"{path} is nested too deeply.") from error
     except ValueError as error:
         raise DataError(f"{path} cannot be read as JSON ({error}). Write it again.") from error
-    if rows and isinstance(rows[0], dict) and rows[0].get("type") == "FeatureCollection":
-        return _read_shapes(path, options)
+    first = rows[0] if isinstance(rows, list) and rows and isinstance(rows[0], dict) else {}
+    if first.get("type") in {"FeatureCollection", "Feature"}:
+        return _of_features(path, first.get("features", rows), first.get("crs"))
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise DataError(f"expected a list of objects in {path}, or one object in each line.")
     frame = pd.json_normalize(rows)
@@ -259,6 +236,26 @@ def _read_tree(path: Path, content: bytes, options: TableOptions) -> PointTable:
     return _of_texts(
         path, TextTable(frame, number), unit, [("file", f"JSON in {encoding}, {kind}")]
     )
+
+
+def _of_features(path: Path, features: Any, crs: object) -> PointTable:
+    """Return the table of GeoJSON features in lines or in a packed file, which are in degrees."""
+    if crs is not None and not re.search(r"CRS84|4326", json.dumps(crs)):
+        raise DataError(f"{path} has another CRS than longitude and latitude. Unpack the file.")
+    if not isinstance(features, list) or not all(isinstance(one, dict) for one in features):
+        raise DataError(f"expected GeoJSON features in {path}. Write the file again.")
+    places = np.full((len(features), 2), np.nan)
+    for place, one in enumerate(features):
+        shape = one.get("geometry") or {}
+        point = shape.get("coordinates") if shape.get("type") == "Point" else None
+        if isinstance(point, list) and len(point) > 1:
+            places[place] = [
+                value if isinstance(value, int | float) else np.nan for value in point[:2]
+            ]
+    frame = pd.json_normalize([one.get("properties") or {} for one in features])
+    frame = frame.reindex(range(len(features)))
+    number = np.arange(1, len(frame) + 1)
+    return PointTable(path, frame, number, "row", (("file", "GeoJSON features"),), places=places)
 
 
 def _listed(found: object) -> list[Any]:
@@ -326,6 +323,10 @@ def _of_arrow(path: Path, table: Any) -> PointTable:
         table = table.flatten()
     whole = {kind: pd.Int64Dtype() for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64())}
     frame = table.to_pandas(ignore_metadata=True, types_mapper=whole.get)
+    for name in [one.name for one in table.schema if pa.types.is_binary(one.type)]:
+        frame[name] = frame[name].map(
+            lambda cell: cell.decode(errors="replace") if isinstance(cell, bytes) else None
+        )
     number = np.arange(1, len(frame) + 1)
     return _of_texts(path, TextTable(frame, number), "row", [("file", "Parquet")])
 
@@ -352,7 +353,7 @@ def _with_places(path: Path, shapes: Any) -> PointTable:
         raise DataError(
             f"expected points in {path}, found {named(sorted(set(places.geom_type.dropna())))}."
         )
-    notes = [("file", f"{kind} with points in {shapes.crs}")]
+    notes = [("file", f"{kind} with points in {shapes.crs.name}")]
     if other.any():
         notes.append(("other shapes", f"{int(other.sum())} shapes are no points"))
     return PointTable(path, frame, np.arange(1, len(frame) + 1), "row", tuple(notes), places=xy)

@@ -32,7 +32,7 @@ from geogp.geodata.points.point_checks import (
     unlike_neighbours,
 )
 from geogp.geodata.points.point_options import PointSource
-from geogp.geodata.points.point_roles import SPEEDS, plain
+from geogp.geodata.points.point_roles import SPEEDS, plain, role_of
 from geogp.geodata.points.point_table import PointTable, read_point_table
 from geogp.geodata.points.row_review import RowReview
 from geogp.geodata.tiles import quadkeys
@@ -54,9 +54,9 @@ SLOW_MBPS = 0.5
 """A median speed below this leads to a warning about the unit."""
 
 
-LOCAL = {"wifi", "wlan", "ethernet", "lan", "wired", "cable", "fiber", "fibre", "dsl", "ftth"}
-CELLULAR = {"cell", "cellular", "mobile"}
-"""Connections of tests that belong to no mobile map, and to no fixed map; see `plain`."""
+LOCAL = ("wifi", "wlan", "ethernet", "lan", "wired", "cable", "fiber", "fibre", "dsl", "ftth")
+CELLULAR = ("cell", "mobile")
+"""Begins of connections that belong to no mobile map, and to no fixed map; see `plain`."""
 
 
 @dataclass(frozen=True)
@@ -282,6 +282,12 @@ def _chosen_rows(
 ) -> tuple[NDArray[np.bool_], list[str]]:
     """Return a mask of the rows with the chosen provider and technology, and warnings."""
     kept, warnings = np.ones(len(table), np.bool_), list[str]()
+    operators = [name for name in table.names if role_of(name) == "provider"]
+    if "provider" not in columns and len(operators) > 1:
+        warnings.append(
+            f"several columns of {table.path.name} may name the provider ({named(operators)}). "
+            "Choose one with --columns provider=NAME."
+        )
     for role, name in (("provider", source.provider), ("technology", source.technology)):
         if role in columns and not (source.by_provider and role == "provider"):
             kept &= _chosen(table, role, columns[role], name, warnings)
@@ -335,11 +341,13 @@ def _other_service(
     table: PointTable, columns: Mapping[str, str], service: str
 ) -> NDArray[np.bool_]:
     """Return a mask of the tests whose connection is of the other service."""
-    if "technology" not in columns:
-        return np.zeros(len(table), np.bool_)
-    words = [plain(text) for text in table.texts(columns["technology"]).tolist()]
+    names = [columns[role] for role in ("technology",) if role in columns]
+    names = names or [name for name in dict.fromkeys(table.names) if role_of(name) == "technology"]
     others = CELLULAR if service == "fixed" else LOCAL
-    return np.array([word in others for word in words], np.bool_)
+    found = np.zeros(len(table), np.bool_)
+    for name in [name for name in names if table.names.count(name) == 1]:
+        found |= np.array([plain(text).startswith(others) for text in table.texts(name)], np.bool_)
+    return found
 
 
 def _joined(parts: Mapping[str, Ingested]) -> Ingested:

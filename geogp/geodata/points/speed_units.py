@@ -21,6 +21,14 @@ MS = {"ms": 1.0, "s": 1e3, "us": 1e-3}
 AMBIGUOUS = "b or B"
 """Stands for a unit that may mean bits or bytes."""
 
+LONGEST = 30
+"""Most characters of a unit at the end of a name."""
+
+_SPEED_WORDS = re.compile(
+    r"(?:download|upload|down|up|dl|ul|speed|throughput|rate)$", re.IGNORECASE
+)
+"""Ends of names after which a unit may follow without a sign between them."""
+
 _PER = r"(?:/\s*s(?:ec(?:ond)?)?|[\s_.-]*p(?:er)?[\s_.-]*s(?:ec(?:ond)?)?)"
 _SPEED = re.compile(
     rf"[\s_.(\[]*(?P<prefix>kilo|mega|giga|[kmg])?[\s_-]*(?P<what>bytes?|bits?|b)(?P<per>{_PER})?"
@@ -55,12 +63,15 @@ def speed_unit(text: str) -> UnitText:
     >>> speed_unit("DOWNLOAD_MBPS").unit, speed_unit("download_bytes").unit
     ('b or B', None)
     """
-    found = _SPEED.search(text)
+    found = _SPEED.search(text, max(0, len(text) - LONGEST))
     if found is None:
         return UnitText(text, None)
     what, per = found["what"], found["per"] or ""
     prefix = (found["prefix"] or "")[:1].lower().replace("m", "M").replace("g", "G")
     spelled = len(what) > 1
+    glued = text[: found.start()][-1:].isalpha() and found[0][:1].islower()
+    if glued and not _SPEED_WORDS.search(text[: found.start()]):
+        return UnitText(text, AMBIGUOUS)  # such as downlinkbps
     if not per and not (spelled and prefix and what.lower().startswith("bit")):
         return UnitText(text, None)  # an amount, such as the bytes of a test
     name = text[: found.start()]
@@ -83,7 +94,7 @@ def latency_unit(text: str) -> UnitText:
     >>> latency_unit("ping_ms"), latency_unit("Latency (s)"), latency_unit("pings").unit
     (UnitText(name='ping', unit='ms'), UnitText(name='Latency', unit='s'), None)
     """
-    found = _TIME.search(text)
+    found = _TIME.search(text, max(0, len(text) - LONGEST))
     if found is None:
         return UnitText(text, None)
     short = (found["short"] or "s").lower()

@@ -121,7 +121,7 @@ def decoded(path: Path, content: bytes, encoding: str | None) -> tuple[str, str]
             found = _guessed(content)
     try:
         return content.decode(found).removeprefix("\ufeff"), found
-    except (UnicodeDecodeError, LookupError) as error:
+    except (UnicodeError, LookupError) as error:
         raise DataError(
             f"{path} cannot be read as text in {found} ({error}). Give its encoding with "
             "--encoding, such as utf-8 or cp1252."
@@ -176,5 +176,5 @@ def _fit(sample: str, sign: str) -> tuple[int, int]:
         widths.update(len(cells) for cells in lines if len(cells) > 1)
     if not widths:
         return 0, 0
-    width, lines = widths.most_common(1)[0]
-    return lines, width
+    width, count = widths.most_common(1)[0]
+    return count, width
