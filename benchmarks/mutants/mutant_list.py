@@ -597,7 +597,7 @@ MUTANTS = [
         "geodata/points/cell_times",
         "geodata/test_point_cells",
         local_times=("moment.astimezone(dt.UTC)", "moment"),
-        month_first=('"dmy" if three["sign"] == "."', '"mdy" if three["sign"] == "."'),
+        month_first=('if order != "mdy"]', 'if order != "dmy"]'),
         afternoons_are_mornings=("(12 if at", "(0 if at"),
     ),
     *_of(

@@ -84,6 +84,11 @@ class TestNumbers:
             assert not settled.question
             assert settled.note
 
+    def test_two_signs_follow_the_coordinates(self):
+        np.testing.assert_allclose(
+            numbers("1,234", "5.678", file_decimal=",").numbers, [1.234, 5678]
+        )
+
     @pytest.mark.parametrize(
         "cell", ["fast", "1.2.3", "1,23,4", "12a", "<5", "1..2", "1e999", "inf", "0x10", "12%"]
     )
@@ -218,6 +223,13 @@ class TestTimes:
         assert found.question == "2023-04-03 (--dates dmy) or 2023-03-04 (--dates mdy)"
         assert quarters("03/04/2023", dates="dmy") == ["2023Q2"]
         assert quarters("03/04/2023", dates="mdy") == ["2023Q1"]
+
+    def test_with_points_the_day_is_first(self):
+        assert quarters("07.03.2023") == ["2023Q1"]
+
+    def test_the_afternoon_is_twelve_hours_later(self):
+        cells = ("09/30/2023 08:00 AM", "09/30/2023 08:00 PM", "09/30/2023 12:30 AM")
+        assert quarters(*cells, timezone="-04:00") == ["2023Q3", "2023Q4", "2023Q3"]
 
     def test_one_bad_date_does_not_decide(self):
         cells = ["13/04/2023"] * 50 + ["99/99/2023"]
