@@ -170,7 +170,7 @@ def test_a_form_is_saved_and_older_files_have_the_usual_one(tmp_path):
         changed = {name: wrong.get(name, value).to(value.dtype) for name, value in tensors.items()}
         write_tensors(path, changed, described)
         with pytest.raises(
-            DataError, match=r"finite stretch, a smoothness from 0\.1 to 3, and powers"
+            DataError, match=r"a stretch from -50 to 50, a smoothness from 0\.1 to 3, and powers"
         ):
             load_model(path)
 

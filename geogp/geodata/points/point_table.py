@@ -37,7 +37,9 @@ PACKED = (".zip", ".gz", ".bz2", ".xz")
 ENDINGS = (*TEXTS, *TREES, *TABLES, *WORKBOOKS, *VECTORS, *PACKED)
 
 _NUMBER = r"([+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)"
-_POINT = rf"(?i)^(?:SRID=4326;)?\s*POINT\s*(?:Z|M|ZM)?\s*\(\s*{_NUMBER}\s+{_NUMBER}[^()]*\)$"
+_POINT = re.compile(
+    rf"(?:SRID=4326;)?\s*POINT\s*(?:Z|M|ZM)?\s*\(\s*{_NUMBER}\s+{_NUMBER}[^()]*\)", re.IGNORECASE
+)
 """A point in a text, such as ``POINT (-66.1 18.4)``."""
 
 _TREE = re.compile(rb'\s*(?:\[\s*\{|\{\s*")')
@@ -179,8 +181,11 @@ def _of_texts(
     )
     for name in table.names:
         if name.lower() in GEOMETRY and table.names.count(name) == 1:
-            texts = pd.Series(table.texts(name), dtype=object)
-            points = texts.str.extract(_POINT).astype(np.float64).to_numpy()
+            texts = table.texts(name)
+            found_points = [_POINT.fullmatch(text) for text in texts.tolist()]
+            points = np.array(
+                [one.groups() if one else ("nan", "nan") for one in found_points], np.float64
+            ).reshape(-1, 2)
             if np.isfinite(points).any():
                 other = int(((texts != "") & np.isnan(points[:, 0])).sum())
                 told = ("other shapes", f"{other:,} shapes are no points")
