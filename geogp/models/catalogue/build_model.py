@@ -19,6 +19,7 @@ from geogp.models.core.lowrank import NO_NUMBERS, Floats, LowRankGP
 from geogp.models.core.memory import check_model
 from geogp.models.core.noise import NOISE_FLOOR, NOISE_START
 from geogp.models.core.options import NOISES, Placement
+from geogp.models.core.threads import seeded
 from geogp.models.families.student_noise import StudentGP, StudentNoise
 
 __all__ = [
@@ -84,8 +85,7 @@ def build(
         architecture = _without_constants(values, architecture)
     low, high, scaled = _range(values, architecture, scaling)
     dtype = architecture.torch_dtype
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         basis = spec.basis(architecture, PlacementContext(scaled, placement, generator))
         model = spec.assemble(
             spec.name,

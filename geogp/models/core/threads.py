@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
+from threading import RLock
 from typing import Any, TypeVar
 
 import torch
@@ -16,6 +17,8 @@ MOST_THREADS = 8
 """Largest number of threads: each has its own arrays, and Python starts one operation at a time."""
 
 _CORES: ContextVar[int | None] = ContextVar("cores", default=None)
+
+_SEEDED = RLock()
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -84,6 +87,17 @@ def aside(work: Callable[[], Result], device: torch.device) -> Iterator[Callable
         return
     with _pool(1) as submit:
         yield submit(work).result
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed PyTorch's random numbers in a ``with`` block, and restore their state after it.
+
+    The state is that of the whole process, so other threads wait until the block ends.
+    """
+    with _SEEDED, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from geogp.models.core.noise import Noise, ValidationNoise
 from geogp.models.core.objectives import BatchTerms
 from geogp.models.core.options import Weights
 from geogp.models.core.posteriors import Moments, Posterior
+from geogp.models.core.threads import seeded
 from geogp.models.families.scale_mixture import SCALE_PRIOR, scale_divergence
 from geogp.models.training.steps import CHUNK, ByInputs, Part
 
@@ -230,8 +231,7 @@ class DrawnBatch(ByInputs[ClassProcess]):
 
     def learn(self, model: ClassProcess, rows: Rows, part: Part, weights: Weights) -> Tensor:
         """Add the gradient of a part's loss per datum to the parameters; return the loss."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(part.seed)
+        with seeded(part.seed):
             return super().learn(model, rows, part, weights)
 
     def backward(self, model: ClassProcess, rows: Rows, n: int, weights: Weights) -> Tensor:

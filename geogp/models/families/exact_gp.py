@@ -27,6 +27,7 @@ from geogp.models.core.linalg import jittered_cholesky
 from geogp.models.core.memory import refuse_above
 from geogp.models.core.noise import NOISE_FLOOR, NOISE_START, ConstantNoise
 from geogp.models.core.precision import check_precision
+from geogp.models.core.threads import seeded
 from geogp.models.training.training_data import Data
 
 Floats = NDArray[np.float64]
@@ -94,8 +95,7 @@ class ExactGP(nn.Module):
             raise RequestError(
                 f"expected a starting noise above {NOISE_FLOOR:g}, found {noise_start}."
             )
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed):
             self.backbone = None if h is None else Backbone(d, h).double()
         dimension = d if h is None else h
         start = torch.full((dimension,), 0.5 * math.log(dimension), dtype=torch.float64)
