@@ -41,8 +41,9 @@ def read_places(
     """Return longitude and latitude of n points in degrees, NaN in rows without a usable position.
 
     `columns` has the names of the columns ``longitude`` and ``latitude``, unless the file has
-    geometries, which count more. Rows without a position, also 0, 0, which devices without a
-    position write, and rows beyond the range of degrees are marked as bad in `review`.
+    geometries, which count more. Longitudes may be from 0 to 360. Rows without a position (also 0,
+    0, which devices without a position write) and rows beyond the range of degrees are marked as
+    bad in `review`.
     """
     table = review.table
     if table.places is None:

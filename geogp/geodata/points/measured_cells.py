@@ -37,7 +37,7 @@ STATED, OPTION, CELLS, ROW = "the column's name", "--units", "the cells", "the r
 def with_dates(table: PointTable, options: PointOptions, needed: Sequence[str]) -> dict[str, str]:
     """Return the names of the known columns; a date without a time of day may be the time.
 
-    Raises the errors of `find_columns`.
+    Raises the errors of `find_columns`, and DataError if a time beside a date is no time of day.
     """
     known = table.columns(options, [role for role in needed if role != "time"])
     several = [name for name in table.names if role_of(name) == "time"]
@@ -60,7 +60,11 @@ def with_dates(table: PointTable, options: PointOptions, needed: Sequence[str]) 
 def read_quarters(
     review: RowReview, columns: dict[str, str], options: PointOptions
 ) -> NDArray[np.int64]:
-    """Return the index of each row's quarter in UTC, (n,), and mark rows without a time."""
+    """Return the index of each row's quarter in UTC, (n,), and mark rows without a time.
+
+    Raises DataError if the times are local without a time zone, or if there are times beside
+    ``--at-quarter``.
+    """
     table = review.table
     if options.at_quarter is not None:
         if "time" in columns:
@@ -187,7 +191,10 @@ def _file_decimal(table: PointTable, options: PointOptions) -> str | None:
 def _stated(
     table: PointTable, name: str, options: PointOptions, target: str
 ) -> tuple[str | None, str]:
-    """Return the unit of a column, or None, and where it was read from."""
+    """Return the unit of a column, or None, and where it was read from.
+
+    Raises DataError if the name and the row of units contradict each other.
+    """
     speed = target in SPEEDS
     find = speed_unit if speed else latency_unit
     row, own = find(f" {table.units.get(name, '')}").unit, find(name).unit
