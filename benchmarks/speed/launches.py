@@ -53,21 +53,24 @@ MODELS = CATALOGUE | CLASS_CATALOGUE
 CLASSES = 3
 
 
-def world(name: str, n: int, seed: int) -> Data:
-    """Return n rows of a smooth surface, of counts with a smooth log rate, or of classes."""
+def world(name: str, n: int, seed: int, repeats: int = 1) -> Data:
+    """Return n rows of a smooth surface, of counts with a smooth log rate, or of classes.
+
+    `repeats` rows have the same inputs, as tiles that are measured in several quarters.
+    """
     random = np.random.default_rng(seed)
-    x = random.uniform(-1, 1, (n, 2))
+    x = random.uniform(-1, 1, (-(-n // repeats), 2)).repeat(repeats, 0)[:n]
     y = np.sin(3 * x).sum(1) + 0.5 * x.prod(1) + 0.1 * random.standard_normal(n)
     if MODELS[name].about.family == "class":
         return Data(x, np.digitize(y, [0.0, 1.0]).astype(float))
     return Data(x, random.poisson(np.exp(y)).astype(float) if MODELS[name].about.counts else y)
 
 
-def made(name: str, train: Data) -> LowRankGP:
+def made(name: str, train: Data, r: int = 8) -> LowRankGP:
     """Return a small untrained model."""
     classes = CLASSES if MODELS[name].about.family == "class" else 0
     sizes = Architecture(
-        d=2, h=6, r=8, blocks=1, dtype="float32", units=(5.0, 5.0), classes=classes
+        d=2, h=6, r=r, blocks=1, dtype="float32", units=(5.0, 5.0), classes=classes
     )
     return build(name, sizes, torch.from_numpy(train.x), seed=0)
 

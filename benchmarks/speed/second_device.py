@@ -179,7 +179,8 @@ class _Dispatch(TorchDispatchMode):
     def record(self, step: Callable[[], Tensor]) -> tuple[Tensor, Callable[[], None]]:
         """Record a step as a GPU would: its kernels, with the addresses of their arrays.
 
-        A GPU does not make the step while it records it; here, the step is made and undone.
+        A GPU does not make the step while it records it; here, the step is made and undone. As a
+        GPU does, it raises RuntimeError where the host would wait, or would lock memory.
         """
         self.tape, self.before, tape = [], [], []
         try:
@@ -202,8 +203,16 @@ class _Dispatch(TorchDispatchMode):
                         old.copy_(new)
 
     def waits(self, cause: str) -> None:
-        """Count a host synchronisation."""
+        """Count a host synchronisation; refuse it while a step is recorded."""
+        self.refuse_recording(cause)
         self.counts.waits[f"{cause} at {_line()}"] += 1
+
+    def refuse_recording(self, cause: str) -> None:
+        """Raise RuntimeError while a step is recorded."""
+        if self.tape is not None:
+            raise RuntimeError(
+                f"operation not permitted when stream is capturing: {cause} at {_line()}"
+            )
 
     def _check(self, name: str, tensors: list[Tensor], kwargs: dict[str, Any]) -> None:
         if kwargs.get("generator") is not None:
@@ -273,6 +282,7 @@ class _Functions(TorchFunctionMode):
         if call is Tensor.to:
             return self._to(first, *args[1:], **kwargs)
         if call is Tensor.pin_memory:
+            self.dispatch.refuse_recording("pin_memory")
             first.pinned = True
             return first
         if not isinstance(first, DeviceTensor):

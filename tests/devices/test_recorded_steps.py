@@ -4,10 +4,12 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from benchmark_scripts import load
 
+from geogp.models.core.lowrank import LowRankGP
 from geogp.models.training import recorded_steps, training_loop
 from geogp.models.training.schedule import FitSettings
 
@@ -25,9 +27,9 @@ SETTINGS = FitSettings(epochs=7, batch=40, learning_rate=1e-2, average=1.0)
 
 @pytest.fixture
 def world():
-    def made(name):
-        train, validation = launches.world(name, 190, 1), launches.world(name, 60, 2)
-        return launches.made(name, train), train, validation
+    def made(name, repeats=1, r=8):
+        train, validation = launches.world(name, 190, 1, repeats), launches.world(name, 60, 2)
+        return launches.made(name, train, r), train, validation
 
     return made
 
@@ -47,10 +49,10 @@ def _losses(model, train, validation, settings=SETTINGS) -> tuple[list[float], l
 
 
 def _on_device(
-    world: Callable, name: str, counts, settings=SETTINGS
+    world: Callable, name: str, counts, settings=SETTINGS, **asked
 ) -> tuple[object, launches.Steps]:
     """Return losses and scores of a fit, and the counts of its steps."""
-    model, train, validation = world(name)
+    model, train, validation = world(name, **asked)
     with launches.counted_steps(counts) as steps:
         found = _losses(model.to(device.DEVICE), train, validation, settings)
     return found, steps
@@ -67,6 +69,53 @@ def test_recorded_steps_give_the_numbers_of_the_cpu(name, world, counts):
     ]  # 4 steps of 40 rows, 1 of 30
     assert set(whole[recorded_steps.WARM_UP + recorded_steps.TIMED + 1 :]) == {3}
     assert min(whole[1 : recorded_steps.WARM_UP + recorded_steps.TIMED]) > 40
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_steps_with_four_rows_at_each_input_are_recorded(name, world, counts, caplog):
+    """Models of averages then learn from one mean and scatter for each input."""
+    expected = _losses(*world(name, repeats=4))
+    found, started = _on_device(world, name, counts, repeats=4)
+    assert found == expected
+    assert "not recorded" not in caplog.text
+    # The first three steps fill a state and a table; the steps of a trial wait for its time.
+    trial = recorded_steps.WARM_UP + 2 * recorded_steps.TIMED
+    assert set(started.waits[3:]) <= {0, 1}
+    assert 3 in started.launches[trial:]
+
+
+@pytest.mark.parametrize("r", [64, 130])
+@pytest.mark.parametrize("name", ["dbk-rbf", "sv-rbf", "pp-dkl", "vbll", "sv-t-process", "cox"])
+def test_steps_of_a_high_rank_are_recorded(name, r, world, counts, caplog):
+    """Solves and factorisations of 64 and more columns take other ways than small ones."""
+    settings = replace(SETTINGS, epochs=6)
+    found, started = _on_device(world, name, counts, settings, r=r)
+    assert "not recorded" not in caplog.text
+    assert started.launches[-2] == 3
+    np.testing.assert_allclose(found, _losses(*world(name, r=r), settings), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "waiting",
+    [
+        lambda model: float(model.mean_constant.detach()),
+        lambda model: model.mean_constant.detach().cpu(),
+        lambda model: torch.ones(3).to(model.device),
+        lambda model: torch.ones(3).pin_memory().to(model.device, non_blocking=True),
+    ],
+)
+def test_a_step_that_waits_cannot_be_recorded(waiting, world, counts, monkeypatch, caplog):
+    terms = LowRankGP.terms
+
+    def with_a_wait(model, x):
+        waiting(model)
+        return terms(model, x)
+
+    monkeypatch.setattr(LowRankGP, "terms", with_a_wait)
+    found, started = _on_device(world, "dbk-silu", counts)
+    assert "not recorded, and may be slower: operation not permitted when stream" in caplog.text
+    assert started.launches[-2] == started.launches[2]
+    assert found == _losses(*world("dbk-silu"))
 
 
 def test_the_faster_way_is_kept_and_stated(world, counts, monkeypatch, caplog):

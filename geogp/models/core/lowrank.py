@@ -40,7 +40,8 @@ class Rows(NamedTuple):
 
     `counts` are the tests and the devices behind each average; a model uses them if the noise
     depends on them. With `repeats`, each entry is an input with several rows, and `y` is the mean
-    of these rows. `groups` (n,) are as in `Data`, or None if they are not needed.
+    of these rows. `groups` (n,) are as in `Data`, or None if they are not needed. `total` is the
+    number of rows, repeats included; it is stored because a GPU must not be asked for it.
     """
 
     x: Tensor
@@ -48,20 +49,23 @@ class Rows(NamedTuple):
     counts: Tensor
     repeats: Repeats | None = None
     groups: Tensor | None = None
+    total: int | None = None
 
     @property
     def n(self) -> int:
-        """Number of rows, repeats included."""
+        """Number of rows, repeats included; if `total` is unknown, the host waits for the sum."""
+        if self.total is not None:
+            return self.total
         return len(self.y) if self.repeats is None else int(self.repeats.rows.sum())
 
-    def at(self, numbers: Tensor | slice) -> "Rows":
-        """Return the rows with the given row numbers."""
+    def at(self, numbers: Tensor | slice, n: int | None = None) -> "Rows":
+        """Return the rows with the given row numbers, which are `n` with repeats, if known."""
         repeats = self.repeats and Repeats(*(part[numbers] for part in self.repeats))
         groups = None if self.groups is None else self.groups[numbers]
-        return Rows(self.x[numbers], self.y[numbers], self.counts[numbers], repeats, groups)
+        return Rows(self.x[numbers], self.y[numbers], self.counts[numbers], repeats, groups, n)
 
     def chunks(self) -> Iterator["Rows"]:
-        """Yield the rows in order, `CHUNK` at a time."""
+        """Yield the rows in order, `CHUNK` at a time; their totals are unknown."""
         for start in range(0, len(self.y), CHUNK):
             yield self.at(slice(start, start + CHUNK))
 
@@ -75,7 +79,8 @@ class Rows(NamedTuple):
         dtype = self.y.dtype
         sums = torch.zeros(len(x), 2, dtype=torch.float64, device=x.device)
         counts = sums.index_add(0, inverse, self.counts) / count[:, None]
-        return Rows(x, mean.to(dtype), counts, Repeats(*(part.to(dtype) for part in repeats)))
+        repeats = Repeats(*(part.to(dtype) for part in repeats))
+        return Rows(x, mean.to(dtype), counts, repeats, total=len(self.y))
 
 
 NO_NUMBERS = (

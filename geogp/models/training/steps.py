@@ -138,7 +138,7 @@ class ByInputs(Step[M]):
 
     def learn(self, model: M, rows: "Rows", part: Part, weights: Weights) -> Tensor:
         """Add the gradient of a part's loss per datum to the parameters; return the loss."""
-        return self.backward(model, rows.at(part.numbers), rows.n, weights)
+        return self.backward(model, rows.at(part.numbers, part.n), rows.n, weights)
 
 
 def _seed(numbers: Tensor) -> int:
@@ -189,29 +189,34 @@ class WholeData(ByInputs[M]):
         """Add the gradient of the loss to the parameters; return the loss."""
         single = len(list(rows.chunks())) == 1
         if single:
-            total, peak = statistics(model, rows, own_variance=self.own_variance), 0
+            total = statistics(model, rows, n, own_variance=self.own_variance)
         else:
-            total, peak = _total(model, rows, own_variance=self.own_variance)
+            total, peak = _total(model, rows, n, own_variance=self.own_variance)
             for value in _tensors(total).values():
                 value.requires_grad_()
         loss = -(self.objective(total, model.noise()) + self.prior(model)) / n
         loss.backward()
         if single:
             return loss.detach().double()
+        gradients = {name: value.grad for name, value in _tensors(total).items()}
+        by_largest = gradients["largest_norm"]
         for index, part in enumerate(rows.chunks()):
-            sums = statistics(model, part, own_variance=self.own_variance)
-            pairs = [
-                (value, getattr(total, name).grad)
-                for name, value in _tensors(sums).items()
-                if value.requires_grad and (name != "largest_norm" or index == peak)
+            sums = _tensors(statistics(model, part, n, own_variance=self.own_variance))
+            if by_largest is not None:
+                gradients["largest_norm"] = by_largest * (peak == index)
+            used = [
+                (sums[name], gradient)
+                for name, gradient in gradients.items()
+                if gradient is not None and sums[name].requires_grad
             ]
-            used = [(value, grad) for value, grad in pairs if grad is not None]
             torch.autograd.backward([v for v, _ in used], [g for _, g in used])
         return loss.detach().double()
 
 
-def statistics(model: "LowRankGP", rows: "Rows", *, own_variance: bool = False) -> Statistics:
-    """Return the sums of one chunk, on the scale of the standardised target."""
+def statistics(
+    model: "LowRankGP", rows: "Rows", n: int, *, own_variance: bool = False
+) -> Statistics:
+    """Return the sums of a chunk, on the scale of the standardised target; n counts all rows."""
     features = model.basis(rows.x)
     phi, norm = features.phi.double(), features.norm.double()
     residual = rows.y.double() - model.mean_constant.double()
@@ -225,7 +230,7 @@ def statistics(model: "LowRankGP", rows: "Rows", *, own_variance: bool = False) 
         weight, log_variance = count / variance, variance.log()
     weighted = phi * weight[:, None]
     return Statistics(
-        rows.n,
+        n,
         weighted.T @ phi,
         weighted.T @ residual,
         weight @ square,
@@ -237,19 +242,20 @@ def statistics(model: "LowRankGP", rows: "Rows", *, own_variance: bool = False) 
 
 
 @torch.no_grad()
-def _total(model: "LowRankGP", rows: "Rows", *, own_variance: bool) -> tuple[Statistics, int]:
-    """Return the sums over all rows, and the number of the chunk with the largest norm."""
-    chunks = enumerate(rows.chunks())
-    total, peak = statistics(model, next(chunks)[1], own_variance=own_variance), 0
-    for index, chunk in chunks:
-        part = statistics(model, chunk, own_variance=own_variance)
-        if part.largest_norm > total.largest_norm:
-            peak = index
-        more = _tensors(part)
+def _total(
+    model: "LowRankGP", rows: "Rows", n: int, *, own_variance: bool
+) -> tuple[Statistics, Tensor]:
+    """Return the sums over all n rows, and the number of the chunk with the largest norm."""
+    chunks = rows.chunks()
+    total = statistics(model, next(chunks), n, own_variance=own_variance)
+    largest = [total.largest_norm]
+    for chunk in chunks:
+        more = _tensors(statistics(model, chunk, n, own_variance=own_variance))
+        largest.append(more["largest_norm"])
         sums = {name: value + more[name] for name, value in _tensors(total).items()}
-        sums["largest_norm"] = torch.maximum(total.largest_norm, part.largest_norm)
-        total = Statistics(total.n + part.n, **sums)
-    return total, peak
+        sums["largest_norm"] = torch.maximum(total.largest_norm, largest[-1])
+        total = Statistics(n, **sums)
+    return total, torch.stack(largest).argmax()
 
 
 def _tensors(sums: Statistics) -> dict[str, Tensor]:
