@@ -163,6 +163,7 @@ class _Run:
         self.judging = _judging(len(validation.y))
         self.optimiser = make_optimiser(model, settings)
         self._must_check = False
+        self.rate_factor: float | None = None
         self.recorded = RecordedStep(self._move, self.optimiser, model.device)
         self.placed = self.step.placed(model, self.rows, settings.batch)
         n = self.rows.n
@@ -397,6 +398,9 @@ class _Run:
         if settings.optimiser == "lbfgs":
             return
         factor = 0.5 * (1 + math.cos(math.pi * share)) if settings.decay == "cosine" else 1.0
+        if factor == self.rate_factor:
+            return
+        self.rate_factor = factor
         for group in self.optimiser.param_groups:
             group["lr"].fill_(settings.learning_rate * factor * group["rate"])
 
