@@ -10,7 +10,8 @@ k_xZ V = psi (B V) + (k_xZ - psi B) V.
 
 The right side is one float32 product with r + p columns; its second part adds only small numbers.
 The number p depends on the model but not on the inputs; see `product_error`. If 128 points are too
-few, the product is in float64. If p is 0, k_xZ may be float32 too. For many inputs x, V is first
+few, the product is in float64. On a GPU, it is so for few inputs, because the points are searched
+on the CPU. If p is 0, k_xZ may be float32 too. For many inputs x, V is first
 rotated into a lower triangular matrix V Q. The rotation does not change ||k_xZ V||, and the
 triangular product, computed in blocks, needs half the operations.
 """
@@ -24,7 +25,9 @@ from torch import Tensor
 
 from geogp.models.bases.rbf import Whitening, left_side, right_side
 from geogp.models.core.elementwise import exponential_
+from geogp.models.core.options import SINGLE
 from geogp.models.core.posteriors import Posterior
+from geogp.models.core.precision import current_precision
 from geogp.models.core.products import slices, squared_norms, times_lower, times_lower_transposed
 
 POINTS = (0, 16, 32, 64, 128)
@@ -35,6 +38,11 @@ LARGEST_ERROR = 3e-5
 
 WORTH_ROTATING = 16
 """With at least this number of rows per inducing point, the factorisation V = R'Q' saves time."""
+
+WORTH_SEARCHING = 64
+"""With at least this number of rows per inducing point, a GPU saves more time by float32 than the
+CPU takes to search for the points P.
+"""
 
 SUM_ERROR = 0.4
 """Error of a float32 inner product, divided by 2^-24 and both norms; observed: 0.2 to 0.4."""
@@ -68,6 +76,8 @@ def interpolation(K: Tensor, most: int) -> Interpolation:
     remaining variances are rounding errors. It runs on the CPU, because each step depends on the
     values of the step before.
     """
+    if not most:
+        return Interpolation(K.new_empty(0, dtype=torch.int64), K[:0, :0], K[:0])
     device, K = K.device, K.cpu()
     left = K.diagonal().clone()
     floor = 1e-13 * left.max()
@@ -89,6 +99,14 @@ def interpolation(K: Tensor, most: int) -> Interpolation:
     return Interpolation(*(part.to(device) for part in (chosen, inverse, onto)))
 
 
+def searches(device: torch.device, rows: int, r: int) -> bool:
+    """Return whether points P are searched, for a number of rows and r inducing points.
+
+    With single precision, there is no product in float64 to replace the search.
+    """
+    return device.type == "cpu" or rows >= WORTH_SEARCHING * r or current_precision() == SINGLE
+
+
 def product_error(rest: Tensor, columns: Tensor) -> float:
     """Return the approximate rounding error of ||k_xZ C|| in float32, for C (r, k).
 
@@ -108,31 +126,41 @@ class CachedReader:
 
     def __init__(self, white: Whitening, m: Tensor, L: Tensor, rows: int) -> None:
         self.white, self.right = white, right_side(white.Z, white.Z.mean(0))
-        exponents = left_side(white.Z, white.Z.mean(0), white.variance)
-        # An error of an exponent is a relative error of the kernel; it is independent of the error
-        # of the product.
-        own = float(squared_norms(exponents).max().sqrt() * squared_norms(self.right).max().sqrt())
         V = white.inverse.T @ L.double()
         blocks = slices(len(V), V.device)
         self.triangular = len(blocks) > 1 and rows >= WORTH_ROTATING * len(V)
         if self.triangular:
             V = torch.linalg.qr(V.T, mode="r").R.T
         columns = torch.cat([V, (white.inverse.T @ m.double())[:, None]], 1)
-        allowed = LARGEST_ERROR * float(white.variance.sqrt())
-        for count in POINTS:
-            self.chosen = interpolation(white.Kzz, min(count, len(columns)))
-            onto = self.chosen.onto
-            error = product_error(white.Kzz - onto.T @ onto, columns)
-            if error <= allowed:
-                dtype = torch.float32
-                break
+        if searches(V.device, rows, len(V)):
+            self.chosen, dtype = self._searched(columns)
         else:
             self.chosen, dtype = interpolation(white.Kzz, 0), torch.float64
-        if not len(self.chosen.points) and error * math.hypot(1, own) <= allowed:
-            self.right = self.right.to(dtype)
         mixed = torch.cat([columns, self.chosen.onto @ columns]).to(dtype)
         self.factor, self.mean = mixed[:, :-1].contiguous(), mixed[:, -1].contiguous()
         self.buffers = [columns.new_empty(0), mixed.new_empty(0), mixed.new_empty(0)]
+
+    def _searched(self, columns: Tensor) -> tuple[Interpolation, torch.dtype]:
+        """Return the fewest sufficient points P, and the dtype of the product."""
+        white = self.white
+        allowed = LARGEST_ERROR * float(white.variance.sqrt())
+        for count in POINTS:
+            chosen = interpolation(white.Kzz, min(count, len(columns)))
+            error = product_error(white.Kzz - chosen.onto.T @ chosen.onto, columns)
+            if error <= allowed:
+                break
+        else:
+            return interpolation(white.Kzz, 0), torch.float64
+        if not len(chosen.points):
+            exponents = left_side(white.Z, white.Z.mean(0), white.variance)
+            # An error of an exponent is a relative error of the kernel; it is independent of the
+            # error of the product.
+            own = float(
+                squared_norms(exponents).max().sqrt() * squared_norms(self.right).max().sqrt()
+            )
+            if error * math.hypot(1, own) <= allowed:
+                self.right = self.right.float()
+        return chosen, torch.float32
 
     def __call__(self, rows: Tensor) -> Marginals:
         """Return the marginals at rows (b, h); norm and residual are empty."""
