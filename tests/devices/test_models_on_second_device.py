@@ -60,9 +60,9 @@ def test_a_fit_on_the_device_gives_the_numbers_of_the_cpu(name, tmp_path):
     assert predicted_waits <= predict_waits
 
 
-def test_steps_wait_only_where_numbers_are_drawn_or_integrated_on_the_cpu():
+def test_steps_wait_only_where_the_cpu_integrates():
     waiting = {name for name, (_, waits, *_) in _limits().items() if waits}
-    assert waiting == {"burr-process", "class-t-process"}
+    assert waiting == {"burr-process"}
 
 
 def test_all_steps_start_the_same_kernels():

@@ -90,13 +90,18 @@ def aside(work: Callable[[], Result], device: torch.device) -> Iterator[Callable
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
+def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
     """Seed PyTorch's random numbers in a ``with`` block, and restore their state after it.
 
-    The state is that of the whole process, so other threads wait until the block ends.
+    These are the numbers of the CPU, and of `device` if it is a GPU. The state is that of the whole
+    process, so other threads wait until the block ends.
     """
-    with _SEEDED, torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    gpus = [] if device is None or device.type != "cuda" else [device.index]
+    with _SEEDED, torch.random.fork_rng(devices=gpus):
+        # `torch.manual_seed` would also change the state of all GPUs.
+        torch.default_generator.manual_seed(seed)
+        for gpu in gpus:
+            torch.cuda.default_generators[gpu].manual_seed(seed)
         yield
 
 

@@ -17,7 +17,6 @@ from geogp.distributions.class_prediction import ClassPrediction
 from geogp.errors import DataError, RequestError
 from geogp.models.bases.basis_functions import Features
 from geogp.models.core.architecture import Architecture
-from geogp.models.core.devices import on_device
 from geogp.models.core.lowrank import Floats, LowRankGP, Rows
 from geogp.models.core.noise import Noise, ValidationNoise
 from geogp.models.core.objectives import BatchTerms
@@ -126,8 +125,8 @@ class ClassProcess(LowRankGP):
         )
 
     def steps(self, shape: tuple[int, int, int]) -> Tensor:
-        """Return random deviations of the logits, in units of their sds, of a shape (t, b, k)."""
-        return on_device(torch.randn(shape).numpy(), self.device)
+        """Draw deviations of the logits, in units of their sds, of a shape (t, b, k)."""
+        return torch.randn(shape, device=self.device)
 
     @property
     def df(self) -> float:
@@ -211,11 +210,11 @@ class StudentClassProcess(ClassProcess):
         )
 
     def steps(self, shape: tuple[int, int, int]) -> Tensor:
-        """Return z t with t² = a' / g, g ~ Gamma(a', 1), common to the classes of a row."""
-        a = self.scale_parameters()[0].cpu()
-        g = torch.distributions.Gamma(a, torch.ones_like(a)).rsample(shape[:2])
-        t = (a / g).sqrt()[..., None]
-        return torch.randn(shape, dtype=torch.float64) * t
+        """Draw z t with t² = a' / g, g ~ Gamma(a', 1), common to the classes of a row."""
+        a = self.scale_parameters()[0]
+        # `torch.distributions.Gamma` would wait for the device to check a'.
+        t = (a / torch._standard_gamma(a.expand(shape[:2]))).sqrt()[..., None]  # noqa: SLF001
+        return torch.randn(shape, dtype=torch.float64, device=self.device) * t
 
 
 @dataclass(frozen=True)
@@ -231,7 +230,7 @@ class DrawnBatch(ByInputs[ClassProcess]):
 
     def learn(self, model: ClassProcess, rows: Rows, part: Part, weights: Weights) -> Tensor:
         """Add the gradient of a part's loss per datum to the parameters; return the loss."""
-        with seeded(part.seed):
+        with seeded(part.seed, model.device):
             return super().learn(model, rows, part, weights)
 
     def backward(self, model: ClassProcess, rows: Rows, n: int, weights: Weights) -> Tensor:
