@@ -7,6 +7,7 @@ and never wait for the GPU, a CUDA graph can hold them, and one call starts all 
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -25,10 +26,26 @@ Recorder = Callable[[Callable[[], Tensor]], tuple[Tensor, Callable[[], None]]]
 
 
 def cuda_graph(step: Callable[[], Tensor]) -> tuple[Tensor, Callable[[], None]]:
-    """Record a step as a CUDA graph; see `Recorder`."""
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        loss = step()
+    """Record a step as a CUDA graph; see `Recorder`.
+
+    Raises RuntimeError if the step cannot be recorded; the process is then as before.
+    """
+    graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
+    stream = torch.cuda.current_stream()
+    generator = torch.cuda.default_generators[stream.device_index]
+    numbers = generator.clone_state()
+    try:
+        with torch.cuda.graph(graph, pool=pool):
+            loss = step()
+    except RuntimeError as error:
+        # PyTorch ends a failed recording with another error and then leaves its stream, its memory
+        # pool and the state of its random numbers in use: large allocations would fail later.
+        torch.cuda.set_stream(stream)
+        generator.graphsafe_set_state(numbers)
+        with suppress(RuntimeError):  # if only the step failed, PyTorch has ended the recording
+            torch._C._cuda_endAllocateToPool(stream.device_index, pool)  # noqa: SLF001
+            torch._C._cuda_releasePool(stream.device_index, pool)  # noqa: SLF001
+        raise RuntimeError(str(error.__context__ or error)) from error
     return loss, graph.replay
 
 
