@@ -27,7 +27,6 @@ from geogp.estimators.fit_rows import (
 from geogp.estimators.parameters import SpatialParameters
 from geogp.estimators.point_columns import Points, covariate_names, crs_text
 from geogp.estimators.point_scale import Bounds, PointScale
-from geogp.geodata.places.region import Region
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.catalogue.storage import save_model
 from geogp.models.core.lowrank import LowRankGP
@@ -38,8 +37,9 @@ from geogp.models.training.training_loop import FitState
 if TYPE_CHECKING:
     import xarray as xr
 
+    from geogp.geodata.places.region import Region
+
 Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 
 class SpatialGP(SpatialParameters):
@@ -64,7 +64,7 @@ class SpatialGP(SpatialParameters):
     network_: LowRankGP
     scale_: PointScale
     history_: FitState
-    validation_: Mask
+    validation_: NDArray[np.bool_]
 
     @checked_arguments
     def fit(self, X: Any, y: ArrayLike) -> Self:
@@ -283,7 +283,7 @@ class SpatialGP(SpatialParameters):
     @checked_arguments
     def grid(
         self,
-        region: Region | Bounds,
+        region: "Region | Bounds",
         *,
         time: Any = None,
         tests: float = 1,

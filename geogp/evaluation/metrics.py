@@ -14,8 +14,7 @@ from geogp.arguments import numbers_of
 from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError, named
 from geogp.evaluation.scores import ClassScores, Scores, no_scores
-from geogp.geodata.places.region import UNKNOWN
-from geogp.geodata.places.stratum_column import ALL, names_of
+from geogp.geodata.places.stratum_column import ALL, UNKNOWN, names_of
 
 STORED_LEVELS = (50, 80, 95)
 """Levels, in percent, at which `Scores` and run.json contain the coverage."""

@@ -14,8 +14,7 @@ from geogp.errors import DataError, named
 from geogp.evaluation.metrics import pooled
 from geogp.evaluation.scores import TOLERANCE, ClassScores, Scores, agree
 from geogp.evaluation.splits.row_parts import CALIBRATION, LEFT_OUT, PARTS, TEST
-from geogp.geodata.places.region import STRATA, UNKNOWN
-from geogp.geodata.places.stratum_column import ALL
+from geogp.geodata.places.stratum_column import ALL, STRATA, UNKNOWN
 from geogp.geodata.tiles.targets import TARGETS
 
 NOT_MEANS = {"ece"}

@@ -15,8 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from geogp.errors import DataError
-from geogp.geodata.places.region import UNKNOWN
-from geogp.geodata.places.stratum_column import names_of
+from geogp.geodata.places.stratum_column import UNKNOWN, names_of
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.bool_]

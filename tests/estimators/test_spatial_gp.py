@@ -223,7 +223,7 @@ class TestGrids:
             ({"region": simple_region(), "time": "2025Q1"}, "a box of west"),
             (
                 {"region": "PR", "time": "2025Q1"},
-                "expected region as Region or a list of 4 entries",
+                "expected a region, or west, south, east, north, found 'PR'",
             ),
             ({"region": (0, 0, 1, 1), "time": "2025Q1", "tests": 0}, "tests from 1"),
             ({"region": (0, 0, 1, 1), "time": "2025Q1", "devices": 0}, "devices from 1"),

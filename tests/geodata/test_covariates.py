@@ -11,7 +11,7 @@ import torch
 from geogp import DataError, RequestError, read_covariate
 from geogp.geodata.covariates import raster_covariate
 from geogp.geodata.covariates.point_covariate import HALF_TESTS, MEMORY, NEAREST
-from geogp.geodata.places.region import EARTH_RADIUS_KM
+from geogp.geodata.tiles.quadkeys import EARTH_RADIUS_KM
 
 
 def made_points(n=300, seed=0):

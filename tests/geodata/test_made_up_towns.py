@@ -6,11 +6,13 @@ import shapely
 from shapely.geometry import MultiPolygon, box
 
 from geogp.geodata.places.census import read_region
-from geogp.geodata.places.region import EARTH_RADIUS_KM, URBAN, Region
+from geogp.geodata.places.region import Region
+from geogp.geodata.places.stratum_column import URBAN
 from geogp.geodata.simulation.made_up_towns import URBAN_SHARE, made_up_towns
 from geogp.geodata.simulation.simulated_tiles import simulate
 from geogp.geodata.simulation.simulation_files import write_simulation
 from geogp.geodata.store.sources import Folder
+from geogp.geodata.tiles.quadkeys import EARTH_RADIUS_KM
 from geogp.geodata.tiles.quarters import parse_quarters
 
 

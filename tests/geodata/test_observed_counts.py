@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from geogp.errors import RequestError
-from geogp.geodata.places.region import EARTH_RADIUS_KM
 from geogp.geodata.store.sources import Folder
 from geogp.geodata.tiles import observations as counts
 from geogp.geodata.tiles.ookla import read_observations
 from geogp.geodata.tiles.quadkeys import (
+    EARTH_RADIUS_KM,
     codes_to_tiles,
     tile_areas_km2,
     tile_bounds,

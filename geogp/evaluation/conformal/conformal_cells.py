@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geogp.evaluation.strata import COUNT_STARTS
-from geogp.geodata.places.region import STRATA, UNKNOWN
+from geogp.geodata.places.stratum_column import STRATA, UNKNOWN
 
 MIN_ROWS = 100
 """Smallest number of calibration rows in a cell.

@@ -23,7 +23,7 @@ from scipy.spatial import cKDTree
 from geogp.arguments import places_of
 from geogp.errors import DataError
 from geogp.geodata.places.distances import unit_vectors
-from geogp.geodata.places.region import EARTH_RADIUS_KM
+from geogp.geodata.tiles.quadkeys import EARTH_RADIUS_KM
 
 Floats = NDArray[np.float64]
 

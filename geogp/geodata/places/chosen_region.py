@@ -12,9 +12,9 @@ from geogp.errors import DataError, RequestError, check_name, named, quoted
 from geogp.geodata.places.census import Boundaries, read_around, read_region
 from geogp.geodata.places.layers import ELSEWHERE, column_of, files_read
 from geogp.geodata.places.polygons import choose_polygons
-from geogp.geodata.places.region import UNKNOWN, Region, Strata, polygonal_parts
+from geogp.geodata.places.region import Region, Strata, polygonal_parts
 from geogp.geodata.places.region_choice import RegionChoice, column_and_value
-from geogp.geodata.places.stratum_column import ALL
+from geogp.geodata.places.stratum_column import ALL, UNKNOWN
 from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.ookla import InputFile
 

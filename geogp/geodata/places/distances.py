@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
 from geogp.errors import DataError
-from geogp.geodata.places.region import EARTH_RADIUS_KM
+from geogp.geodata.tiles.quadkeys import EARTH_RADIUS_KM
 
 Floats = NDArray[np.float64]
 

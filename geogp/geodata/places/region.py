@@ -16,15 +16,11 @@ from shapely.geometry.base import BaseGeometry
 from geogp.arguments import checked_arguments, numbers_of, places_of
 from geogp.choices import whole_number
 from geogp.errors import DataError, RequestError
+from geogp.geodata.places.stratum_column import STRATA, UNKNOWN
 from geogp.geodata.tiles import quadkeys
-
-EARTH_RADIUS_KM = 6371.0088  # mean radius of the Earth
 
 MAX_ZOOM = 30  # of tiles whose columns and rows are counted in a region
 MAX_BOX_TILES = 2**33  # of the bounding box of a region, most of which take hours to test
-
-URBAN, RURAL, UNKNOWN = "urban", "rural", "unknown"
-STRATA = (URBAN, RURAL)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from geogp.errors import DataError, named
-from geogp.geodata.places.region import STRATA, UNKNOWN
 
+URBAN, RURAL, UNKNOWN = "urban", "rural", "unknown"
+STRATA = (URBAN, RURAL)
 ALL = "all"  # name of all strata together; no stratum may have this name
 
 

@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 from shapely.geometry import MultiPolygon, Polygon
 from shapely.geometry.base import BaseGeometry
 
-from geogp.geodata.places.region import EARTH_RADIUS_KM, Region, polygonal_parts
+from geogp.geodata.places.region import Region, polygonal_parts
+from geogp.geodata.tiles.quadkeys import EARTH_RADIUS_KM
 
 Floats = NDArray[np.float64]
 

@@ -18,7 +18,8 @@ import scipy.ndimage
 from numpy.typing import NDArray
 
 from geogp.errors import NumericalError, RequestError
-from geogp.geodata.places.region import URBAN, Region, Tiles
+from geogp.geodata.places.region import Region, Tiles
+from geogp.geodata.places.stratum_column import URBAN
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.quarters import quarter_index
 

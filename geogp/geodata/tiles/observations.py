@@ -11,7 +11,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from geogp.errors import RequestError
-from geogp.geodata.places.region import STRATA, Region
+from geogp.geodata.places.region import Region
+from geogp.geodata.places.stratum_column import STRATA
 from geogp.geodata.tiles import quadkeys
 
 MAX_ROWS = 5_000_000

@@ -18,6 +18,7 @@ from geogp.errors import DataError, quoted
 ZOOM = 16  # zoom of Ookla's tiles, which are about 611 m wide at the equator
 
 EARTH_RADIUS_M = 6378137.0  # radius of the sphere of EPSG:3857 in metres
+EARTH_RADIUS_KM = 6371.0088  # mean radius of the Earth, for distances on the ground
 
 HALF_WORLD_M = np.pi * EARTH_RADIUS_M  # half the width of the EPSG:3857 world in metres
 

@@ -25,9 +25,7 @@ from torch import Tensor
 
 from geogp.models.bases.rbf import Whitening, left_side, right_side
 from geogp.models.core.elementwise import exponential_
-from geogp.models.core.options import SINGLE
 from geogp.models.core.posteriors import Posterior
-from geogp.models.core.precision import current_precision
 from geogp.models.core.products import slices, squared_norms, times_lower, times_lower_transposed
 
 POINTS = (0, 16, 32, 64, 128)
@@ -100,11 +98,8 @@ def interpolation(K: Tensor, most: int) -> Interpolation:
 
 
 def searches(device: torch.device, rows: int, r: int) -> bool:
-    """Return whether points P are searched, for a number of rows and r inducing points.
-
-    With single precision, there is no product in float64 to replace the search.
-    """
-    return device.type == "cpu" or rows >= WORTH_SEARCHING * r or current_precision() == SINGLE
+    """Return whether points P are searched, for a number of rows and r inducing points."""
+    return device.type == "cpu" or rows >= WORTH_SEARCHING * r
 
 
 def product_error(rest: Tensor, columns: Tensor) -> float:

@@ -15,7 +15,8 @@ from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.conformal.conformal_repair import Repair
 from geogp.files import sha256_of, write_bytes
 from geogp.geodata.places.distances import nearest_km
-from geogp.geodata.places.region import UNKNOWN, Tiles
+from geogp.geodata.places.region import Tiles
+from geogp.geodata.places.stratum_column import UNKNOWN
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.quadkeys import ZOOM, tiles_to_codes
 from geogp.maps.figures.map_figures import write_map_figures

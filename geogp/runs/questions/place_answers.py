@@ -20,7 +20,7 @@ from geogp.evaluation.conformal.conformal_cells import Cell, RepairPlaces
 from geogp.evaluation.conformal.conformal_repair import NO_REPAIR, Repair
 from geogp.evaluation.conformal.repair_methods import BY_STRATA, LOCAL, NONE
 from geogp.geodata.places.distances import nearest_km, sums_within_km
-from geogp.geodata.places.region import STRATA
+from geogp.geodata.places.stratum_column import STRATA
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.parquet_files import DamagedParquetError, open_parquet
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index, quarter_label
