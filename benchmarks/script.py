@@ -6,12 +6,14 @@ import json
 import multiprocessing
 import os
 import platform
+import re
 import shlex
 import sys
 from collections.abc import Callable, Collection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
-from typing import Any
+from time import perf_counter, process_time
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,6 +29,9 @@ HERE = Path(__file__).parent
 OUT, RESULTS = HERE / "out", HERE / "results"
 """Folder with a file for each fit, and folder of the committed tables."""
 
+DEVICES = ("cpu", "cuda")
+"""Values of ``--device``."""
+
 
 def parser(
     doc: str | None,
@@ -35,6 +40,7 @@ def parser(
     table: str = "",
     region: bool = False,
     required: str = "",
+    devices: bool = False,
     **others: Any,
 ) -> argparse.ArgumentParser:
     """Return a parser of a script's command line.
@@ -49,6 +55,8 @@ def parser(
         Whether the script reads a region, and has arguments for a region.
     required
         Name of an option with a path that must be given.
+    devices
+        Whether the script has the option ``--device``, one of `DEVICES`.
     **others
         Defaults of further options, types of options whose default is None, or several values, all
         or some of which can be given. If these are texts, no others can be given.
@@ -67,6 +75,8 @@ def parser(
         )
     if required:
         found.add_argument(f"--{required}", type=Path, required=True)
+    if devices:
+        found.add_argument("--device", type=_available, choices=DEVICES, default="cpu")
     for name, value in others.items():
         flag = f"--{name.replace('_', '-')}"
         if isinstance(value, bool):
@@ -80,6 +90,12 @@ def parser(
         else:
             found.add_argument(flag, type=type(value), default=value, help=f"{value} if not given")
     return found
+
+
+def _available(device: str) -> str:
+    if device == "cuda" and not torch.cuda.is_available():
+        raise argparse.ArgumentTypeError("no CUDA device is available; use --device cpu.")
+    return device
 
 
 def options_of(doc: str | None, **asked: Any) -> argparse.Namespace:
@@ -125,6 +141,52 @@ def all_kept(folder: Path, pattern: str) -> list[Figures]:
     return [json.loads(path.read_text()) for path in sorted(folder.glob(pattern))]
 
 
+def device_name(device: str) -> str:
+    """Return the name of a GPU, or that of another device in PyTorch."""
+    return torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else device
+
+
+def fits_on(device: str, out: Path) -> Path:
+    """Return the folder of the fits on a device: `out` for the CPU, a folder inside for others."""
+    return out if device == "cpu" else out / re.sub(r"\W+", "-", device_name(device))
+
+
+def clock(device: str) -> float:
+    """Return seconds: of the processor for the CPU, else of the wall, when the device is done."""
+    if device == "cpu":
+        return process_time()
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize(device)
+    return perf_counter()
+
+
+def costs(device: str, started: float, of: str = "") -> Figures:
+    """Return the seconds since a time of `clock`, and the device's name unless it is the CPU."""
+    seconds = clock(device) - started
+    if device == "cpu":
+        return {f"{of}cpu_seconds": seconds}
+    return {f"{of}seconds": seconds, "device": device_name(device)}
+
+
+class Times(NamedTuple):
+    """The name of the seconds of `costs`, their unit, what they are, and an option of the command.
+
+    The last two are empty for the CPU.
+    """
+
+    key: str
+    unit: str
+    wall: str
+    option: str
+
+
+def times_of(found: Figures) -> Times:
+    """Return how a page states the costs of a fit."""
+    if "device" not in found:
+        return Times("cpu_seconds", "CPU s", "", "")
+    return Times("seconds", "s", f"wall times on {found['device']}", " --device cuda")
+
+
 def write_results(folder: Path, text: str, found: object, name: str = "") -> None:
     """Write a page and its figures: NAME.md and NAME.json, or table.md and results.json."""
     write_text(folder / f"{name or 'table'}.md", text)
@@ -138,7 +200,7 @@ def machine(device: str = "cpu") -> Figures:
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return {
         "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
-        "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
+        "device": device_name(device),
         "processor": names[0] if names else platform.processor(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),

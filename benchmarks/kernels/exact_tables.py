@@ -7,7 +7,8 @@ test points; n from 100. Table 1: tables of numbers, divided 7:1:2, figures on t
 standardised target. `GP` and `DKL` are exact processes (`exact_gp.py`). All models are trained by
 full batches; with more than --likelihood-rows rows, exact processes learn their kernel from so many
 random rows, and predict from all rows. Each fit has its own file under --out, and the same command
-continues where it stopped.
+continues where it stopped. With --device cuda, models are on a GPU and seconds are of the wall;
+fits are in a folder of their own in --out, and --table should name another folder too.
 """
 
 import functools
@@ -15,14 +16,25 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
-from time import process_time
 
 import numpy as np
 
 from benchmarks.kernels.one_dimension_fits import true_mean
 from benchmarks.markdown import spread, table
 from benchmarks.number_tables import Table
-from benchmarks.script import Figures, Floats, kept, machine, parser, say, write_results
+from benchmarks.script import (
+    Figures,
+    Floats,
+    clock,
+    costs,
+    fits_on,
+    kept,
+    machine,
+    parser,
+    say,
+    times_of,
+    write_results,
+)
 from geogp.distributions.prediction import Prediction
 from geogp.evaluation.metrics import score
 from geogp.models.catalogue.build_model import build
@@ -116,29 +128,29 @@ def draw(n: int, seed: int) -> dict[str, Data]:
     return {"train": rows(n), "validation": rows(max(20, n // 7)), "test": rows(TEST_ROWS)}
 
 
-def measure(case: Case, parts: dict[str, Data]) -> Figures:
+def measure(case: Case, parts: dict[str, Data], device: str = "cpu") -> Figures:
     """Fit a case and score the test rows."""
-    started = process_time()
-    predicted, steps = _fitted(case, parts)
+    started = clock(device)
+    predicted, steps = _fitted(case, parts, device)
     scores = asdict(score(predicted, parts["test"].y))
     names = ("mae", "rmse", "nll", "coverage_95")
     found = {**asdict(case), **{name: scores[name] for name in names}}
-    return {**found, "best_step": steps, "cpu_seconds": process_time() - started}
+    return {**found, "best_step": steps, **costs(device, started)}
 
 
-def _fitted(case: Case, parts: dict[str, Data]) -> tuple[Prediction, int]:
+def _fitted(case: Case, parts: dict[str, Data], device: str) -> tuple[Prediction, int]:
     """Return the prediction of the test rows, and the step that the validation rows chose."""
     train, validation, test = (parts[name] for name in ("train", "validation", "test"))
     d = train.x.shape[1]
     if case.model in EXACT:
-        exact = ExactGP(d, h=EXACT[case.model], seed=case.seed)
+        exact = ExactGP(d, h=EXACT[case.model], seed=case.seed).to(device)
         rows = min(case.likelihood_rows, case.n)
         how = ExactSettings(case.steps, likelihood_rows=rows, seed=case.seed)
         best = fit_exact(exact, train, how, validation).best_step
         return exact.predict(test.x), best
     name, r, head_rate = LOW_RANK[case.model]
     sizes = Architecture(d, h=64, r=min(r, case.n), dtype="float64")
-    model = build(name, sizes, train.x, scaling="minmax", seed=case.seed)
+    model = build(name, sizes, train.x, scaling="minmax", seed=case.seed).to(device)
     settings = FitSettings(
         epochs=case.steps,
         learning_rate=5e-3,
@@ -153,7 +165,7 @@ def _fitted(case: Case, parts: dict[str, Data]) -> tuple[Prediction, int]:
 def cells(group: Sequence[Figures]) -> tuple[str, ...]:
     """Return the scores and seconds of the seeds of a model."""
     means = [spread([one[name] for one in group]) for name in ("mae", "rmse", "nll")]
-    seconds = np.mean([one["cpu_seconds"] for one in group])
+    seconds = np.mean([one[times_of(one).key] for one in group])
     return (*means, f"{seconds:.0f}")
 
 
@@ -174,20 +186,22 @@ def page(found: Sequence[Figures], options: Figures) -> str:
         tables.append((name, f"{n:,}", model, rows, len(group), *scores, *shown))
     about = ", ".join(f"{k} {v}" for k, v in options["machine"].items())
     seeds, steps = max(f["seed"] for f in found) + 1, options["steps"]
-    columns = ("MAE", "RMSE", "NLL", "CPU s")
+    times, thread = times_of(found[0]), "of one thread\nof a shared CPU"
+    columns = ("MAE", "RMSE", "NLL", times.unit)
     header = ("table", "n", "model", "likelihood rows", "seeds", *columns, "NLL, paper", "s, paper")
     return f"""# Exact Gaussian processes, collapsed bounds and deep basis kernels
 
 At most {seeds} seeds and {steps} gradient steps here; the paper has 10 or 5 seeds and 10,000 steps.
 
-    python -m benchmarks kernels.exact_tables --seeds {seeds} --steps {steps} --data TABLES
+    python -m benchmarks kernels.exact_tables --seeds {seeds} --steps {steps} --data TABLES\
+{times.option}
 
 Protocol of DBK-1, section 4. Mean ± standard deviation over the seeds; the seed determines the
 data or their split, and the model. All fits are full batches of Adam with cosine decay; the
 validation rows choose the step. Networks have width 64 and two residual blocks (in the paper, 2
 layers of 128 and, for DKL, 2 outputs); the rank is 128. "Likelihood rows": number of random rows
-from which an exact process learns its kernel; it predicts from all rows. Seconds are of one thread
-of a shared CPU; the paper's are of a V100.
+from which an exact process learns its kernel; it predicts from all rows. Seconds are \
+{times.wall or thread}; the paper's are of a V100.
 
 `DBK-r` is not trained after so few steps; its lines are no result. The learning rate of the readout
 of `DBK` and `DBK-r` was chosen by the test log score of energy, so their scores there are slightly
@@ -213,6 +227,7 @@ def main() -> None:
     asked = parser(
         __doc__,
         out="exact",
+        devices=True,
         table="exact",
         seeds=2,
         steps=200,
@@ -228,7 +243,7 @@ def main() -> None:
         held = Table(path)
         n = int(SHARES[0] * len(held.y))
         sources.append((n, held.name, functools.partial(held.split, shares=SHARES)))
-    found = []
+    folder, found = fits_on(options.device, options.out), []
     for n, name, rows in sorted(sources, key=lambda source: source[0]):
         for seed in range(options.seeds if n <= options.single_above else 1):
             parts = rows(seed)
@@ -237,8 +252,9 @@ def main() -> None:
                 if case.refused:
                     say(f"{name}: {model} takes at most {MOST_ROWS:,} rows, found {n:,}")
                     continue
-                make = functools.partial(measure, case, parts)
-                found.append(kept(options.out / case.name, make))
+                make = functools.partial(measure, case, parts, options.device)
+                found.append(kept(folder / case.name, make))
                 say(found[-1])
-    how = {"steps": options.steps, "likelihood_rows": options.likelihood_rows, "machine": machine()}
+    how = {name: getattr(options, name) for name in ("steps", "likelihood_rows")}
+    how["machine"] = machine(options.device)
     write_results(options.table, page(found, how), found)

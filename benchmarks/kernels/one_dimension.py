@@ -7,7 +7,8 @@ rows are the first n of 100,000, and 1,000 validation rows choose the epoch. Fig
 100,000 new points, and compared with the log score of their true density (the oracle). The paper
 prints |2 sin 10x|, but reports log scores that are only possible with about 0.4; see
 docs/results.md. Each result has its own file under --out, and the same command continues where it
-stopped.
+stopped. With --device cuda, models are on a GPU and times are of the wall; fits are in a folder of
+their own in --out, and --table should name another folder too.
 """
 
 import math
@@ -16,7 +17,7 @@ from itertools import product
 
 from benchmarks.kernels.one_dimension_fits import FRESH_ROWS, VALIDATION_ROWS, Benchmark, Case
 from benchmarks.markdown import spread, table
-from benchmarks.script import Figures, options_of, say, write_results
+from benchmarks.script import Figures, options_of, say, times_of, write_results
 
 RANKS = (1, 2, 4, 8, 16, 32, 64)
 SEEDED, SEEDS = (1, 2), 10
@@ -37,7 +38,7 @@ STUDY: tuple[tuple[str, Sequence[int], Sequence[int], Figures], ...] = (
 
 COLUMNS = (
     *("MAE of the mean", "NLL", "gap to the oracle", "coverage of 90 %", "effective rank"),
-    *("gradient step, ms", "prediction of 1,000, ms", "gradient steps, at most", "fit, CPU s"),
+    *("gradient step, ms", "prediction of 1,000, ms", "gradient steps, at most"),
 )
 
 
@@ -59,7 +60,7 @@ def line(found: Figures, *names: str) -> tuple[str, ...]:
             *(f"{found[name]:.4f}" for name in ("mae", "nll", "gap")),
             *(f"{100 * found['coverage_90']:.1f}", f"{found['effective_rank']:.2f}"),
         )
-        cost = f"{found['case']['steps']:,}", f"{found['fit_cpu_seconds']:.0f}"
+        cost = f"{found['case']['steps']:,}", f"{found[f'fit_{times_of(found).key}']:.0f}"
     # Times have three significant digits.
     return *shown, *scores, *(f"{float(f'{value:.3g}'):,g}" for value in timing), *cost
 
@@ -98,10 +99,16 @@ def settings(found: Sequence[Figures]) -> str:
 
 def page(found: Sequence[Figures]) -> str:
     """Return all tables."""
+    times = times_of(found[0])
+    how = f"{times.wall or 'processor times of one thread'}, the least of several runs"
+    but = "the machine was busy with other\nwork"
+    if times.wall:
+        but = "a fit that records its steps takes less"
 
     def lines(held: Sequence[Figures], *names: str) -> str:
         left = (0,) if names[0] == "model" else ()
-        return table((*names, *COLUMNS), [line(one, *names) for one in held], left)
+        header = (*names, *COLUMNS, f"fit, {times.unit}")
+        return table(header, [line(one, *names) for one in held], left)
 
     at = [(one["case"]["model"], one["case"]["n"], one["case"]["r"]) for one in found]
     keyed = list(zip(at, found, strict=True))
@@ -114,14 +121,14 @@ def page(found: Sequence[Figures]) -> str:
     )
     return f"""# The one-dimensional example
 
-    python -m benchmarks kernels.one_dimension
+    python -m benchmarks kernels.one_dimension{times.option}
 
 Data: x ~ U[-1, 1], three steps in the mean, noise of standard deviation |0.4 sin 10x|
 (DBK section 4.1). Scored on {FRESH_ROWS:,} new
 points, on which the oracle's log score is **{found[0]["oracle_nll"]:.4f}**; {VALIDATION_ROWS:,}
 validation rows choose the epoch of the catalogue's models. One seed, except in the last table.
-Times are processor times of one thread, the least of several runs; the machine was busy with other
-work. Full-batch fits have fewer steps if a step takes long. [An earlier table](earlier.md) has
+Times are {how}; {but}. \
+Full-batch fits have fewer steps if a step takes long. [An earlier table](earlier.md) has
 exact Gaussian processes of GPyTorch. The paper prints |2 sin 10x|, with which no model can have its
 scores; [Results](../../../docs/results.md) says why 0.4.
 
@@ -146,8 +153,8 @@ shows the best of 10 seeds by test score.
 
 def main() -> None:
     """Make the fits whose files do not exist yet, and write the table."""
-    options = options_of(__doc__, out="one-dimension", table="one-dimension")
-    bench = Benchmark(options.out)
+    options = options_of(__doc__, out="one-dimension", table="one-dimension", devices=True)
+    bench = Benchmark(options.out, options.device)
     say(f"oracle's log score on {FRESH_ROWS:,} fresh points: {bench.oracle:.4f}")
     found = [bench.result(case) for case in cases()]
     names = [*COMPARED, *(one["case"]["model"] for one in found)]

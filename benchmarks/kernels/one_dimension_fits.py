@@ -7,16 +7,17 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from time import monotonic, process_time
+from time import monotonic
 from typing import Any
 
 import numpy as np
 import torch
 from scipy.special import expit
 
-from benchmarks.script import Figures, Floats, kept, say
+from benchmarks.script import Figures, Floats, clock, costs, fits_on, kept, say, times_of
 from geogp.models.catalogue.build_model import build, find_spec
 from geogp.models.core.architecture import Architecture
+from geogp.models.core.linalg import deferred_checks
 from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.core.options import Weights
 from geogp.models.joint.joint_law import effective_rank
@@ -124,23 +125,24 @@ def step_of(model: LowRankGP, train: Data, case: Case) -> Callable[[], object]:
     step = find_spec(case.model).step
     rows = slice(0, step.rows(case.batch, case.n))
     y = (torch.from_numpy(train.y[rows]) - train.y.mean()) / train.y.std()
-    x, y = twin.scaled(train.x[rows]), y.to(twin.architecture.torch_dtype)
+    x, y = twin.scaled(train.x[rows]), y.to(twin.device, twin.architecture.torch_dtype)
     optimiser = torch.optim.AdamW(twin.parameters(), lr=1e-6, fused=True)
     weights = Weights(case.alpha, case.beta)
 
     def take() -> None:
         optimiser.zero_grad(set_to_none=True)
-        step.backward(twin, Rows(x, y, y.new_ones(len(y), 2)), case.n, weights)
+        with deferred_checks():  # as in a fit
+            step.backward(twin, Rows(x, y, y.new_ones(len(y), 2)), case.n, weights)
         optimiser.step()
 
     return take
 
 
 class Benchmark:
-    """The data, and the results of cases."""
+    """The data, and the results of cases on a device."""
 
-    def __init__(self, out: Path) -> None:
-        self.out = out
+    def __init__(self, out: Path, device: str = "cpu") -> None:
+        self.out, self.device = fits_on(device, out), device
         self.rows = draw(ROWS, 1)
         self.validation = draw(VALIDATION_ROWS, 2)
         self.fresh = draw(FRESH_ROWS, 3)
@@ -152,22 +154,23 @@ class Benchmark:
         text = f"{case.model} n {case.n} r {case.r}:"
         for name in ("gap", "coverage_90", "mae", "step_seconds"):
             text += f" {name} {found[name]:.4g}" if name in found else ""
-        say(f"{text}, fit {found['fit_cpu_seconds']:.0f} s")
+        say(f"{text}, fit {found[f'fit_{times_of(found).key}']:.0f} s")
         return found
 
     def measure(self, case: Case) -> Figures:
         """Fit and score a case."""
         train = Data(self.rows.x[: case.n], self.rows.y[: case.n])
-        started, worked = monotonic(), process_time()
-        model = build(case.model, Architecture(1, h=case.h, r=case.r), train.x, seed=case.seed)
+        started, worked = monotonic(), clock(self.device)
+        sizes = Architecture(1, h=case.h, r=case.r)
+        model = build(case.model, sizes, train.x, seed=case.seed).to(self.device)
         epoch = None
         if case.steps:
             epoch = fit(model, train, self.validation, case.settings()).best_epoch
-        took = {"fit_seconds": monotonic() - started, "fit_cpu_seconds": process_time() - worked}
+        took = {"fit_seconds": monotonic() - started, **costs(self.device, worked, "fit_")}
         repeats = 3 if case.whole and case.n >= 2000 else 20
         timing = {
-            "step_seconds": _quickest(step_of(model, train, case), repeats),
-            "prediction_seconds": _quickest(lambda: model.predict(self.validation.x), 5),
+            "step_seconds": self.quickest(step_of(model, train, case), repeats),
+            "prediction_seconds": self.quickest(lambda: model.predict(self.validation.x), 5),
         }
         scores = self.score(model) | {"best_epoch": epoch} if case.steps else {}
         return {"case": asdict(case), **scores, **timing, **took, "oracle_nll": self.oracle}
@@ -189,13 +192,12 @@ class Benchmark:
             "noise_variance": float(model.noise().detach() * model.y_sd.square()),
         }
 
-
-def _quickest(action: Callable[[], object], repeats: int) -> float:
-    """Return the least processor seconds of some runs, after one run to warm up."""
-    action()
-    found = []
-    for _ in range(repeats):
-        started = process_time()
+    def quickest(self, action: Callable[[], object], repeats: int) -> float:
+        """Return the least seconds of some runs by `clock`, after one run to warm up."""
         action()
-        found.append(process_time() - started)
-    return min(found)
+        found = []
+        for _ in range(repeats):
+            started = clock(self.device)
+            action()
+            found.append(clock(self.device) - started)
+        return min(found)

@@ -259,14 +259,21 @@ def _weights(given: str) -> Weights:
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     asked = parser(
-        __doc__, out="uci", seeds=3, epochs=400, batch=1024, h=64, r=128, learning_rate=float
+        __doc__,
+        out="uci",
+        devices=True,
+        seeds=3,
+        epochs=400,
+        batch=1024,
+        h=64,
+        r=128,
+        learning_rate=float,
     )
     asked.add_argument("--recipe", choices=[*RECIPES], default="own", help="settings of training")
     asked.add_argument("--data", type=Path, required=True, help="table with columns x0.., y")
     asked.add_argument("--model", required=True, choices=[*CATALOGUE, *PEERS])
     asked.add_argument("--json", action="store_true", help="print one JSON object")
     asked.add_argument("--weights", default="0.01,0.01", help="ALPHA,BETA, or auto to search")
-    asked.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     return asked
 
 
@@ -275,8 +282,6 @@ def main() -> None:
     options = make_parser().parse_args()
     if options.seeds < 1:
         raise RequestError(f"expected 1 seed or more, found {options.seeds}.")
-    if options.device == "cuda" and not torch.cuda.is_available():
-        raise RequestError("no CUDA device is available; use --device cpu.")
     found = Benchmark(Table(options.data), options).run()
     if options.json:
         print(json.dumps(found))

@@ -9,20 +9,38 @@ are uniform in the unit disk; there are 5 actions and a rare large reward outsid
 phase has 20 steps of Thompson sampling, each with a new draw from the posterior, then 100 gradient
 steps and one new posterior. With --growth g, phases become longer: a phase has g times as many
 steps as were played before, and at least 20. Each run has its own file under --out, the table is
-written after each run, and the same command continues where it stopped.
+written after each run, and the same command continues where it stopped. With --device cuda, models
+are on a GPU and seconds are of the wall; runs are in a folder of their own in --out, and --table
+should name another folder too.
 """
 
 import json
 import math
 from dataclasses import asdict, dataclass
 from itertools import product
-from time import process_time
 
 import numpy as np
 
 from benchmarks.markdown import table, with_error
-from benchmarks.networks.wheel_policies import ACTIONS, POLICIES, REWARD_SCALE, inputs
-from benchmarks.script import Figures, Floats, kept, parser, say, write_results
+from benchmarks.networks.wheel_policies import (
+    ACTIONS,
+    POLICIES,
+    REWARD_SCALE,
+    ModelPolicy,
+    inputs,
+)
+from benchmarks.script import (
+    Figures,
+    Floats,
+    clock,
+    costs,
+    fits_on,
+    kept,
+    parser,
+    say,
+    times_of,
+    write_results,
+)
 from geogp.models.training.training_data import Data
 
 SAFE, OTHER, JACKPOT, REWARD_SD = 1.2, 1.0, 50.0, 0.01
@@ -94,10 +112,10 @@ def mean_rewards(contexts: Floats, delta: float) -> Floats:
 
 
 class Run:
-    """One bandit and its policy."""
+    """One bandit and its policy, whose model is on a device."""
 
-    def __init__(self, case: Case) -> None:
-        self.case, self.phase = case, 0
+    def __init__(self, case: Case, device: str = "cpu") -> None:
+        self.case, self.device, self.phase = case, device, 0
         rng = np.random.default_rng([case.seed, 0, 9])
         actions = np.repeat(np.arange(ACTIONS), PULLS)
         contexts = draw_contexts(rng, len(actions))
@@ -107,15 +125,17 @@ class Run:
         ground = np.repeat(draw_contexts(rng, 50), ACTIONS, axis=0)
         ground = inputs(ground, np.tile(np.arange(ACTIONS), 50))
         self.policy = POLICIES[case.model](case.width, ground)
+        if isinstance(self.policy, ModelPolicy):
+            self.policy.model.to(device)
 
     def play(self) -> Figures:
         """Play to the end, and return the result."""
-        started = process_time()
+        started = clock(self.device)
         while self.played.steps < self.case.horizon:
             self.step()
             if self.phase % 25 == 0:
                 say(f"{self.case}: step {self.played.steps}")
-        return {**self.result(), "cpu_seconds": process_time() - started}
+        return {**self.result(), **costs(self.device, started)}
 
     def step(self) -> None:
         """Play a phase."""
@@ -173,7 +193,8 @@ class Run:
 
 def page(results: list[Figures], seeds: int, runs: int) -> str:
     """Return the Markdown of the results, of `runs` runs that were asked for."""
-    first = results[0]
+    first, times = results[0], times_of(results[0])
+    where = f" Seconds are {times.wall}; linear regressions are on the CPU." if times.wall else ""
     lines = []
     for delta, model in product(DELTAS, POLICIES):
         rows = [r for r in results if (r["model"], r["delta"]) == (model, delta)]
@@ -185,10 +206,10 @@ def page(results: list[Figures], seeds: int, runs: int) -> str:
         quarters = ", ".join(f"{q:.1f}" for q in np.mean([r["by_quarter"] for r in rows], axis=0))
         paper = dict(zip(DELTAS, PAPER.get(model, ()), strict=False)).get(delta)
         theirs = f"{paper[0]:.2f} ± {paper[1]:.2f}" if paper else ""
-        seconds = f"{np.mean([r['cpu_seconds'] for r in rows]):.0f}"
+        seconds = f"{np.mean([r[times.key] for r in rows]):.0f}"
         cells = (cumulative, quarters, simple, seconds, theirs)
         lines.append((f"{delta:g}", f"`{model}`", len(rows), *cells))
-    header = ("delta", "policy", "seeds", "cumulative", "after each quarter", "simple", "CPU s")
+    header = ("delta", "policy", "seeds", "cumulative", "after each quarter", "simple", times.unit)
     header = (*header, "paper, cumulative")
     horizon, growth = first["horizon"], first["growth"]
     deltas = ", ".join(f"{delta:g}" for delta in sorted({r["delta"] for r in results}))
@@ -196,7 +217,8 @@ def page(results: list[Figures], seeds: int, runs: int) -> str:
 
 {len(results)} of {runs} runs (seeds: {seeds}, deltas: {deltas}); the paper has 10 seeds, 5 deltas.
 
-    python -m benchmarks networks.wheel --horizon {horizon} --growth {growth} --seeds {seeds}
+    python -m benchmarks networks.wheel --horizon {horizon} --growth {growth} --seeds {seeds}\
+{times.option}
 
 A run has {horizon:,} steps (16,000 in the paper). A phase has {STEPS} steps, or {growth:g} times
 the steps before it if that is more; then there are {first["gradient_steps"]} gradient steps and one
@@ -225,7 +247,7 @@ large reward. The paper's models find it, with a new posterior at every gradient
 Regret is that of expected rewards, in percent of the uniform policy's on the same contexts; it
 includes the exploration, which has more weight in a short run. Simple regret is that of the action
 with the highest posterior mean, on new contexts at the end. Mean ± standard error over seeds,
-if there are several.
+if there are several.{where}
 
 {table(header, lines, left=(1, 4))}"""
 
@@ -236,6 +258,7 @@ def main() -> None:
         __doc__,
         out="wheel",
         table="wheel",
+        devices=True,
         horizon=16000,
         seeds=1,
         gradient_steps=100,
@@ -246,11 +269,12 @@ def main() -> None:
     asked.add_argument("--deltas", type=float, nargs="+", choices=DELTAS, default=DELTAS)
     options = asked.parse_args()
     results: list[Figures] = []
+    folder = fits_on(options.device, options.out)
     runs = list(product(range(options.seeds), options.deltas, options.models))
     for seed, delta, model in runs:
         case = Case(model, delta, seed, options.horizon, options.gradient_steps, options.growth)
-        name = "-".join(str(value) for value in asdict(case).values())
-        results.append(kept(options.out / f"{name}.json", lambda case=case: Run(case).play()))
+        path = folder / ("-".join(str(value) for value in asdict(case).values()) + ".json")
+        results.append(kept(path, lambda case=case: Run(case, options.device).play()))
         say(results[-1])
         write_results(options.table, page(results, options.seeds, len(runs)), results)
     if options.json:

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import torch
 from benchmark_scripts import SCRIPTS, load, run
 
 TEXT = (SCRIPTS / "README.md").read_text("utf-8")
@@ -41,3 +42,25 @@ def test_every_script_has_a_command_line(capsys):
 def test_an_unknown_name_is_refused(capsys):
     assert [load("__main__").main(words) for words in ([], ["speed.light"])] == [2, 2]
     assert "found 'speed.light': accuracy.few_rows, " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "name", ["kernels.exact_tables", "kernels.one_dimension", "kernels.uci", "networks.wheel"]
+)
+def test_a_gpu_that_the_machine_lacks_is_refused(name, monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit) as ended:
+        run(name, "--device", "cuda")
+    assert ended.value.code == 2
+    assert "no CUDA device is available; use --device cpu." in capsys.readouterr().err
+
+
+def test_a_clock_is_read_when_the_gpu_is_done(monkeypatch):
+    script, order = load("script"), []
+    monkeypatch.setattr(torch.cuda, "synchronize", order.append)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "a GPU")
+    monkeypatch.setattr(script, "perf_counter", lambda: order.append("read") or 5.0)
+    assert script.costs("cuda", 3.0) == {"seconds": 2.0, "device": "a GPU"}
+    assert order == ["cuda", "read"]
+    assert script.costs("cpu", script.clock("cpu")).keys() == {"cpu_seconds"}
+    assert len(order) == 2

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from geogp.models.catalogue.build_model import CATALOGUE
+from geogp.models.families.exact_gp import ExactGP, ExactSettings, fit_exact
 from geogp.models.joint.joint_law import effective_rank, joint_posterior
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_loop import fit
@@ -50,3 +51,13 @@ def test_steps_are_recorded_on_the_gpu(name, train, validation, make_model, capl
     assert "recorded" in caplog.text
     assert "not recorded" not in caplog.text
     np.testing.assert_allclose(states[1].losses, states[0].losses, atol=0.02)
+
+
+@pytest.mark.parametrize("h", [None, 5])
+def test_an_exact_fit_on_the_gpu_has_nearly_the_numbers_of_the_cpu(h, train, validation):
+    models, settings = [ExactGP(2, h=h), ExactGP(2, h=h).to("cuda")], ExactSettings(steps=5)
+    states = [fit_exact(model, train, settings, validation) for model in models]
+    np.testing.assert_allclose(states[1].likelihood, states[0].likelihood, rtol=1e-6)
+    here, there = (model.predict(validation.x) for model in models)
+    np.testing.assert_allclose(there.mean, here.mean, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(there.sd, here.sd, rtol=1e-5)

@@ -77,7 +77,8 @@ class ExactGP(nn.Module):
     """An exact Gaussian process of inputs (n, d), or of a network's h features of them; float64.
 
     Inputs are mapped to [-1, 1] and targets standardised by the training rows. Lengthscales start
-    at the square root of the dimension, the noise variance at 1e-2. `seed` fixes the network.
+    at the square root of the dimension, the noise variance at 1e-2. `seed` fixes the network. Fits
+    and predictions compute on the device of the parameters.
 
     Raises RequestError if the noise is not above 1e-6.
     """
@@ -107,7 +108,18 @@ class ExactGP(nn.Module):
         self.register_buffer("x_span", torch.full((d,), 2.0, dtype=torch.float64))
         self.register_buffer("y_mean", torch.zeros((), dtype=torch.float64))
         self.register_buffer("y_sd", torch.ones((), dtype=torch.float64))
-        self._given: tuple[Tensor, Tensor, Tensor] | None = None
+        self._given: tuple[Tensor, ...] | None = None
+
+    def _apply(self, *given: Any, **options: Any) -> Any:
+        """Move the tensors to another device; those of the training rows follow."""
+        moved = super()._apply(*given, **options)  # type: ignore[no-untyped-call]
+        self._given = self._given and tuple(map(given[0], self._given))
+        return moved
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the parameters."""
+        return self.mean_constant.device
 
     def take_scales(self, train: Data) -> None:
         """Set the range of the inputs, and mean and standard deviation of the target.
@@ -129,12 +141,12 @@ class ExactGP(nn.Module):
     def scaled(self, x: Floats) -> Tensor:
         """Return inputs (n, d), scaled; raise DataError if they are not finite or not (n, d)."""
         check_precision(self.y_mean)
-        values = as_inputs(x, len(self.x_low))
-        return 2 * (torch.as_tensor(values) - self.x_low) / self.x_span - 1
+        values = torch.as_tensor(as_inputs(x, len(self.x_low))).to(self.device)
+        return 2 * (values - self.x_low) / self.x_span - 1
 
     def standardised(self, y: Floats) -> Tensor:
         """Return standardised targets, (n,)."""
-        return (torch.as_tensor(y) - self.y_mean) / self.y_sd
+        return (torch.as_tensor(y).to(self.device) - self.y_mean) / self.y_sd
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the prior covariance of scaled inputs (a, d) and (b, d), (a, b)."""
@@ -146,14 +158,14 @@ class ExactGP(nn.Module):
         Raises RequestError if the rows are too many, and NumericalError if the matrix does not
         factorise.
         """
-        check_rows(len(y))
+        check_rows(len(y), self.device)
         K = self.kernel(x, x)
-        K = K + self.noise() * torch.eye(len(y), dtype=torch.float64)
+        K = K + self.noise() * torch.eye(len(y), dtype=torch.float64, device=self.device)
         return _LogDensity.apply(K, y - self.mean_constant)  # type: ignore[no-untyped-call, no-any-return]
 
     def condition(self, train: Data) -> None:
         """Factorise the covariance of the training rows, for `predict`; errors as for a fit."""
-        check_rows(len(train.y))
+        check_rows(len(train.y), self.device)
         with torch.no_grad():
             x = self.scaled(train.x)
             K = self.kernel(x, x)
@@ -176,8 +188,7 @@ class ExactGP(nn.Module):
             mean, variance = (torch.cat(part) for part in zip(*parts, strict=True))
             noise = self.noise().expand_as(variance)
             in_units = self.y_mean + self.y_sd * mean, variance * scale, noise * scale
-        function, spread, scatter = (part.numpy() for part in in_units)
-        return Prediction(function, spread, scatter)
+            return Prediction(*torch.stack(in_units).cpu().numpy())
 
     def _chunks(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         assert self._given is not None
@@ -207,8 +218,8 @@ class _LogDensity(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
         L, a = ctx.saved_tensors
-        half = 0.5 * float(gradients[0])
-        by_K = torch.cholesky_inverse(L).mul_(-half).addr_(a, a, alpha=half)
+        half = 0.5 * gradients[0]  # stays on the device, so nothing waits for it
+        by_K = torch.cholesky_inverse(L).mul_(-half).addr_(half * a, a)
         return by_K, -gradients[0] * a
 
 
@@ -232,7 +243,7 @@ def fit_exact(
     `ExactGP.take_scales`, and NumericalError if the covariance is not finite.
     """
     started = monotonic()
-    check_rows(len(train.y))
+    check_rows(len(train.y), model.device)
     model.take_scales(train)
     random = np.random.default_rng(settings.seed)
     few = min(settings.likelihood_rows or len(train.y), len(train.y))
@@ -253,6 +264,7 @@ def fit_exact(
         loss.backward()
         optimiser.step()
         decay.step()
+        # On a GPU, this waits for the step; the check of the factorisation has waited before.
         found.append(-float(loss.detach()))
         if validation is not None and (step % settings.check_every == 0 or step == settings.steps):
             model.condition(part)
@@ -266,12 +278,12 @@ def fit_exact(
     return ExactFit(found, kept, monotonic() - started)
 
 
-def check_rows(n: int) -> None:
-    """Raise RequestError if a matrix of n by n is too large for an exact process or for memory."""
+def check_rows(n: int, device: torch.device | None = None) -> None:
+    """Raise RequestError if n rows are too many for an exact process, or for memory of `device`."""
     if n > MOST_ROWS:
         raise RequestError(
             f"expected at most {MOST_ROWS:,} training rows for an exact Gaussian process, found "
             f"{n:,}. Use a low-rank model, such as sgp, sdkl or dbk-rbf."
         )
     what = f"an exact Gaussian process of {n:,} rows"
-    refuse_above(MATRICES * n * n * WORD, what, "Use fewer rows, or a low-rank model.")
+    refuse_above(MATRICES * n * n * WORD, what, "Use fewer rows, or a low-rank model.", device)

@@ -73,3 +73,9 @@ def test_the_committed_table_is_that_of_the_committed_results(bench):
         assert f"| {one['model']} |" in text
     pol = next(f for f in held if (f["table"], f["model"]) == ("pol", "sDKL"))
     assert f"| {pol['nll']:.3f} |" in text
+
+
+@pytest.mark.parametrize("models", [("GP", "DKL"), ("sGP", "DBK", "DBK-c")])
+def test_the_second_device_gives_the_figures_of_the_cpu(models, on_both):
+    here, there = on_both(BENCH, *TINY, "--models", *models)
+    assert there == here

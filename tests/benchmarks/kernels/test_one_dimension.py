@@ -46,13 +46,18 @@ def test_the_study_is_that_of_the_committed_results(bench):
     assert made == {bench.Case(**one["case"]).name for one in held}
 
 
-def test_a_result_is_written_once_and_then_read(bench, tmp_path, monkeypatch):
+@pytest.fixture
+def tiny(bench, monkeypatch):
     sizes = {"steps": 4, "h": 8}
     monkeypatch.setattr(
         bench,
         "STUDY",
         (("dbk-silu dbk-exact", (300,), (128,), sizes), ("dbk-silu", (20_000,), (4,), sizes)),
     )
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_result_is_written_once_and_then_read(tmp_path, monkeypatch):
     options = ["--out", str(tmp_path), "--table", str(tmp_path / "made")]
     told(BENCH, *options)
     found = json.loads((tmp_path / "made" / "results.json").read_text())
@@ -69,3 +74,11 @@ def test_a_result_is_written_once_and_then_read(bench, tmp_path, monkeypatch):
     monkeypatch.setattr(load("kernels.one_dimension_fits"), "fit", refuse)
     told(BENCH, *options)
     assert json.loads((tmp_path / "made" / "results.json").read_text()) == found
+
+
+@pytest.mark.usefixtures("tiny")
+def test_the_second_device_gives_the_figures_of_the_cpu(on_both):
+    for one, other in zip(*on_both(BENCH), strict=True):
+        rank = one.pop("effective_rank")  # from chunks of another size
+        assert other.pop("effective_rank") == pytest.approx(rank, rel=1e-9)
+        assert other == one

@@ -132,6 +132,12 @@ def test_all_rows_in_the_subsample_give_rich_bll(policies, monkeypatch):
     assert not np.allclose(fewer, one.variance(x), rtol=1e-3)
 
 
+def test_the_second_device_gives_the_figures_of_the_cpu(on_both):
+    options = ["--horizon", "40", "--gradient-steps", "2", "--deltas", "0.5", "--models", "linear"]
+    here, there = on_both(BENCH, *options, "neural-linear", "rich-bll-s", "vbll", "dbk-silu")
+    assert there == here
+
+
 def test_the_table_and_its_files(tmp_path):
     options = ["--horizon", "20", "--seeds", "2", "--gradient-steps", "2", "--deltas", "0.5"]
     options += ["--models", "rich-bll", "--json"]
