@@ -46,9 +46,12 @@ from benchmarks.speed.speed_peers import (
 from geogp.files import write_text
 from geogp.models.catalogue.build_model import build, spec_of
 from geogp.models.core.architecture import Architecture
+from geogp.models.core.devices import on_device
+from geogp.models.core.linalg import deferred_checks
 from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.core.options import Weights
 from geogp.models.training.optimisers import make_optimiser
+from geogp.models.training.recorded_steps import TIMED, WARM_UP, RecordedStep
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.steps import Part
 from geogp.runs.machine import tune_process
@@ -104,10 +107,16 @@ def prediction_operations(s: Sizes) -> float:
 
 
 class Bench:
-    """Rows, models and subjects on one device; see the module."""
+    """Rows, models and subjects on one device; see the module.
 
-    def __init__(self, device: str, rows: tuple[np.ndarray, np.ndarray] | None = None) -> None:
+    Peers are on the device `peers`, by default the same.
+    """
+
+    def __init__(
+        self, device: str, rows: tuple[np.ndarray, np.ndarray] | None = None, peers: str = ""
+    ) -> None:
         self.device, self.rows = torch.device(device), rows
+        self.peers = torch.device(peers or device)
         self.fitted: dict[tuple[int, int], LowRankGP] = {}
 
     def data(self, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -136,19 +145,29 @@ class Bench:
         return self.step_of(self.model(name, s, lengthscale if name == "svgp" else None), s)
 
     def step_of(self, model: LowRankGP, s: Sizes) -> Run:
-        """Return one training step of a given model."""
+        """Return one training step of a given model, on a GPU recorded if that is faster."""
         x, y = self.data(s.n)
         counts = torch.ones(s.n, 2, dtype=torch.float64, device=self.device)
         rows = Rows(model.scaled(x), model.standardised(y), counts)
         optimiser, step = make_optimiser(model, FitSettings(epochs=1)), spec_of(model).step
         random = np.random.default_rng(1)
 
-        def run() -> None:
+        def make(part: Part) -> Tensor:
             optimiser.zero_grad(set_to_none=True)
-            numbers = torch.from_numpy(random.integers(0, s.n, s.b)).to(self.device)
-            step.learn(model, rows, Part(numbers, s.b), Weights())
+            loss = step.learn(model, rows, part, Weights())
             optimiser.step()
+            return loss
 
+        recorded = RecordedStep(make, optimiser, self.device)
+
+        def run() -> None:
+            numbers = on_device(random.integers(0, s.n, s.b), self.device)
+            with deferred_checks():  # as in a fit
+                recorded(Part(numbers, s.b))
+
+        if recorded.recorder is not None:
+            for _ in range(WARM_UP + 2 * TIMED):
+                run()
         return run
 
     def trained(self, s: Sizes) -> LowRankGP:
@@ -164,16 +183,16 @@ class Bench:
 
     def peer_rows(self, s: Sizes) -> tuple[Tensor, Callable[[], tuple[Tensor, Tensor]]]:
         """Return inducing points and a function that draws batches, for peers."""
-        x, y = (torch.from_numpy(part).float().to(self.device) for part in self.data(s.n))
+        x, y = (torch.from_numpy(part).float().to(self.peers) for part in self.data(s.n))
         generator = torch.Generator().manual_seed(1)
 
         def draw() -> tuple[Tensor, Tensor]:
-            numbers = torch.randint(s.n, (s.b,), generator=generator).to(self.device)
+            numbers = torch.randint(s.n, (s.b,), generator=generator).to(self.peers)
             return x[numbers], y[numbers]
 
         # Anywhere, as for our models, because resampled rows would coincide.
         places = 2 * torch.rand(s.r, x.shape[1], generator=generator) - 1
-        return places.to(self.device), draw
+        return places.to(self.peers), draw
 
     def peer_steps(self, s: Sizes) -> dict[str, Run]:
         """Return one training step of each peer and setting."""
@@ -188,7 +207,7 @@ class Bench:
         """Return the predictions of DBK-RBF, and of GPyTorch's sparse GP in chunks."""
         x, model = self.data(s.points)[0], self.trained(s)
         anchors, _ = self.peer_rows(s)
-        inputs, peer = torch.from_numpy(x).float().to(self.device), gpytorch_model(anchors, 0.3)
+        inputs, peer = torch.from_numpy(x).float().to(self.peers), gpytorch_model(anchors, 0.3)
 
         def ours() -> None:
             model.predict(x)
@@ -323,7 +342,7 @@ def predictions(bench: Bench, s: Sizes) -> Figures:
     x, drawn = bench.data(s.points)[0], deepcopy(bench.trained(s))
     with torch.no_grad():
         # Weights of size 1, half known well and half unknown, so sums lose more digits.
-        drawn.posterior.m.normal_(generator=torch.Generator(bench.device).manual_seed(2))
+        drawn.posterior.m.copy_(torch.randn(s.r, generator=torch.Generator().manual_seed(2)))
         drawn.posterior.log_diagonal.zero_()[: s.r // 2] = -5.0
 
     def predict_drawn() -> None:
@@ -387,7 +406,7 @@ def growth(bench: Bench, s: Sizes) -> Figures:
 def machine(bench: Bench) -> Figures:
     """Return date, machine and versions."""
     return {
-        **this_machine(bench.device.type),
+        **this_machine(str(bench.device)),
         "capability": torch.backends.cpu.get_cpu_capability(),
         "gpytorch": gpytorch.__version__,
         "numpy": np.__version__,
@@ -416,19 +435,27 @@ def page(found: Figures) -> str:
     )
 
 
-def main() -> None:
-    """Measure, print a table and write the figures."""
-    asked = parser(__doc__, device="cpu", quick=False, npz=Path, json=Path)
-    given = asked.parse_args()
-    tune_process()
-    rows = None
-    if given.npz is not None:
-        with np.load(given.npz) as file:
-            rows = file["x"].astype(np.float64), file["y"].astype(np.float64)
-    bench, s = Bench(given.device, rows), QUICK if given.quick else Sizes()
+def rows_of(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Return the arrays x and y of a file."""
+    with np.load(path) as file:
+        return file["x"].astype(np.float64), file["y"].astype(np.float64)
+
+
+def measure(bench: Bench, s: Sizes) -> Figures:
+    """Return all figures."""
     found = {"machine": machine(bench), "sizes": s.__dict__}
     for part in (steps, predictions, growth):
         found |= part(bench, s)
+    return found
+
+
+def main() -> None:
+    """Measure, print a table and write the figures."""
+    asked = parser(__doc__, devices=True, quick=False, npz=Path, json=Path)
+    given = asked.parse_args()
+    tune_process()
+    rows = None if given.npz is None else rows_of(given.npz)
+    found = measure(Bench(given.device, rows), QUICK if given.quick else Sizes())
     print(figures_table(found))
     if given.json is not None:
         write_text(given.json, json.dumps(found, indent=1) + "\n")
