@@ -270,6 +270,47 @@ MUTANTS = [
     ),
     # Bases and kernels
     *_of(
+        "models/core/lowrank",
+        "devices/test_models_on_second_device::test_no_step_waits_with_four_rows_at_each_input",
+        number_of_rows_asked_of_the_gpu=("repeats, total=len(self.y))", "repeats, total=None)"),
+    ),
+    *_of(
+        "models/training/steps",
+        "devices/test_models_on_second_device::test_no_step_waits_with_four_rows_at_each_input",
+        rows_of_a_step_counted_on_the_gpu=(
+            "self.backward(model, rows.at(part.numbers, part.n),",
+            "self.backward(model, rows.at(part.numbers),",
+        ),
+    ),
+    *_of(
+        "models/training/steps",
+        "models/test_exact",
+        largest_norm_of_every_chunk=("by_largest * (peak == index)", "by_largest * (peak >= 0)"),
+    ),
+    *_of(
+        "models/training/training_loop",
+        "devices/test_recorded_steps::test_rates_are_filled_when_they_change",
+        rates_filled_in_each_step=("if factor == self.rate_factor:", "if factor is None:"),
+    ),
+    *_of(
+        "models/training/training_loop",
+        "models/test_training_loop",
+        first_rate_not_filled=(
+            "self.rate_factor: float | None = None",
+            "self.rate_factor: float | None = 1.0",
+        ),
+    ),
+    *_of(
+        "models/core/threads",
+        "models/test_threads",
+        all_gpus_seeded=("torch.default_generator.manual_seed(seed)", "torch.manual_seed(seed)"),
+    ),
+    *_of(
+        "models/bases/rbf_readers",
+        "models/test_rbf_readers",
+        gpu_searches_for_few_rows=("or rows >= WORTH_SEARCHING * r", "or rows >= 0"),
+    ),
+    *_of(
         "models/training/recorded_steps",
         "devices/test_recorded_steps",
         recorded_rows_never_change=("held.numbers.copy_(part.numbers)", "held.numbers"),

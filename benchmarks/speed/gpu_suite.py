@@ -35,7 +35,7 @@ from geogp.files import write_text
 
 GB = 1e9
 
-DRY_ROWS = 2_000
+DRY_ROWS = 1_500
 
 
 def work(name: str, asked: Asked) -> None:
@@ -122,7 +122,8 @@ def _proofs(found: dict[str, Figures]) -> str:
     if "b-tests" in found:
         one = found["b-tests"]
         failed = f"; failed: {', '.join(one['failed'])}" if one["failed"] else ", none failed"
-        text += f"## Tests against the CPU\n\n{one['passed']} passed{failed}.\n\n"
+        unread = f" Not read: {', '.join(one['unread'])}." if one["unread"] else ""
+        text += f"## Tests against the CPU\n\n{one['passed']} passed{failed}.{unread}\n\n"
     if "c-repeats" in found:
         lines = [
             (f"`{name}`", f"{one['nll']:.4f}", f"{one['nll_cpu']:.4f}", "; ".join(one["log"]))
@@ -200,6 +201,7 @@ def main() -> int:
     if given.dry:
         if given.table == RESULTS / "gpu":
             asked.error("--dry measures nothing: give another folder as --table")
+        given.out = given.out / "dry"  # never taken for results of a GPU
         given.pack = given.out / "pack"
         dry_pack(given.pack)
     elif given.pack is None:

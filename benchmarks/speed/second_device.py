@@ -321,8 +321,8 @@ class _Functions(TorchFunctionMode):
                 dtype = given
         there, to = isinstance(value, DeviceTensor), _is_second(device)
         if there and device is not None and not to:
-            # PyTorch's optimisers ask C++ code for the device, which is the CPU there.
-            value = value if _in_optimiser() else self.down(value)
+            # PyTorch's own training code asks C++ for the device, which is the CPU there.
+            value = value if _in_training_of_torch() else self.down(value)
         elif to and not there:
             # Only memory that is locked ("pinned") can be copied while the host goes on.
             at_once = not (kwargs.get("non_blocking") and getattr(value, "pinned", False))
@@ -382,11 +382,11 @@ def _line() -> str:
     return "a caller of geogp"
 
 
-def _in_optimiser() -> bool:
-    """Return whether a function of `torch.optim` calls."""
+def _in_training_of_torch() -> bool:
+    """Return whether an optimiser of PyTorch calls, or a function that clips gradients."""
     callers = traceback.walk_stack(inspect.currentframe())
     names = (frame.f_globals.get("__name__", "") for frame, _ in itertools.islice(callers, 6))
-    return any(name.startswith("torch.optim.") for name in names)
+    return any(name.startswith(("torch.optim.", "torch.nn.utils.")) for name in names)
 
 
 def _in_backward() -> bool:

@@ -9,9 +9,10 @@ from geogp.errors import NumericalError
 from geogp.models.bases.basis_functions import checked_residual
 from geogp.models.bases.rbf_readers import Marginals
 from geogp.models.catalogue.storage import load_model, save_model
+from geogp.models.core import lowrank
 from geogp.models.field.vecchia import whiten
 from geogp.models.joint.joint_law import joint_posterior
-from geogp.models.training import training_loop
+from geogp.models.training import steps, training_loop
 
 launches, device = load("speed.launches"), load("speed.second_device")
 
@@ -58,6 +59,19 @@ def test_a_fit_on_the_device_gives_the_numbers_of_the_cpu(name, tmp_path):
     assert np.median(steps.launches) <= MORE * most_launches
     assert predicted_launches <= MORE * predict_launches
     assert predicted_waits <= predict_waits
+
+
+@pytest.mark.parametrize("name", sorted(launches.MODELS.keys() - {"burr-process", "field"}))
+def test_no_step_waits_with_four_rows_at_each_input(name, monkeypatch):
+    """Models of all rows have two chunks here. `field` does not combine rows."""
+    for module in (lowrank, steps):
+        monkeypatch.setattr(module, "CHUNK", 30)
+    train, validation = launches.world(name, 190, 1, repeats=4), launches.world(name, 60, 2)
+    with device.second_device() as counts:
+        there = launches.made(name, train).to(device.DEVICE)
+        with launches.counted_steps(counts) as counted:
+            launches.fitted(there, train, validation)
+    assert not any(counted.waits[1:])
 
 
 def test_steps_wait_only_where_the_cpu_integrates():

@@ -118,6 +118,24 @@ def test_a_step_that_waits_cannot_be_recorded(waiting, world, counts, monkeypatc
     assert found == _losses(*world("dbk-silu"))
 
 
+def test_steps_with_clipped_gradients_are_recorded(world, counts, caplog):
+    settings = replace(SETTINGS, clip=0.5)
+    found, started = _on_device(world, "sv-rbf", counts, settings)
+    assert "not recorded" not in caplog.text
+    assert started.launches[-2] == 3
+    assert found == _losses(*world("sv-rbf"), settings)
+
+
+@pytest.mark.parametrize(("decay", "fills"), [("constant", 1), ("cosine", 35)])
+def test_rates_are_filled_when_they_change(decay, fills, world, counts):
+    model, train, validation = world("bll")
+    training_loop.fit(
+        model.to(device.DEVICE), train, validation, replace(SETTINGS, decay=decay, average=0.0)
+    )
+    # Three groups of parameters, and mean and deviation of the target.
+    assert counts.launches["fill_"] == 3 * fills + 2
+
+
 def test_the_faster_way_is_kept_and_stated(world, counts, monkeypatch, caplog):
     with caplog.at_level(logging.INFO, logger=recorded_steps.__name__):
         _, started = _on_device(world, "sv-rbf", counts)

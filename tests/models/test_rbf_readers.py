@@ -10,6 +10,14 @@ from geogp.models.bases import rbf_readers as readers
 from geogp.models.bases.rbf import Whitening
 from geogp.models.bases.rbf_readers import CachedReader, interpolation, product_error
 
+SEARCHES = readers.searches
+
+
+@pytest.fixture(autouse=True)
+def search(monkeypatch) -> None:
+    """Search for points also on a GPU, and for few rows."""
+    monkeypatch.setattr(readers, "searches", lambda *_: True)
+
 
 @pytest.fixture
 def posterior() -> tuple[torch.Tensor, torch.Tensor]:
@@ -123,6 +131,21 @@ def test_where_no_interpolation_will_do_it_is_float64(make_white, posterior, row
     read = CachedReader(white, *(part.to(rows.device) for part in posterior), rows=0)
     assert read.factor.dtype == torch.float64
     assert max(_errors(read(rows), white, posterior, rows)) < 1e-9
+
+
+def test_without_a_search_it_is_float64(make_white, posterior, rows, monkeypatch):
+    monkeypatch.setattr(readers, "searches", lambda *_: False)
+    monkeypatch.setattr(readers, "product_error", lambda *_: pytest.fail("waits for the GPU"))
+    white = make_white(1.0, 1e-6)
+    read = CachedReader(white, *(part.to(rows.device) for part in posterior), rows=0)
+    assert (len(read.chosen.points), read.factor.dtype) == (0, torch.float64)
+    assert max(_errors(read(rows), white, posterior, rows)) < 1e-9
+
+
+def test_a_gpu_searches_for_many_rows_only():
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    found = [SEARCHES(device, rows, 100) for device in (cpu, gpu) for rows in (0, 6399, 6400)]
+    assert found == [True, True, True, False, False, True]
 
 
 def test_buffers_do_not_mix_chunks(make_white, posterior, rows):

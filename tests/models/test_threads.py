@@ -6,7 +6,14 @@ import pytest
 import torch
 
 import geogp
-from geogp.models.core.threads import aside, chunks, in_threads, one_core_each, threads_of
+from geogp.models.core.threads import (
+    aside,
+    chunks,
+    in_threads,
+    one_core_each,
+    seeded,
+    threads_of,
+)
 
 CPU = torch.device("cpu")
 
@@ -87,3 +94,15 @@ def test_threads_have_the_precision_of_the_caller():
     assert {one.dtype for one in found} == {torch.float32}
     (other,) = in_threads(lambda n: torch.ones(n).double(), [1], CPU)
     assert other.dtype == torch.float64
+
+
+def test_seeded_numbers_do_not_touch_other_generators(monkeypatch):
+    """Neither the caller's numbers nor those of GPUs change."""
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", lambda _: pytest.fail("seeded all GPUs"))
+    before = torch.get_rng_state()
+    with seeded(3):
+        first = torch.rand(4)
+    assert torch.equal(torch.get_rng_state(), before)
+    with seeded(3, CPU):
+        assert torch.equal(torch.rand(4), first)
+    assert torch.equal(first, torch.rand(4, generator=torch.Generator().manual_seed(3)))
