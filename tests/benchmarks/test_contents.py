@@ -31,7 +31,7 @@ def test_a_folder_has_at_most_15_modules():
 
 def test_every_script_has_a_command_line(capsys):
     for name in load("__main__").scripts():
-        if name.startswith("speed.page"):
+        if name.startswith("pages.page"):
             pytest.importorskip("playwright")
         with pytest.raises(SystemExit) as ended:
             run(name, "--help")

@@ -50,7 +50,7 @@ PAGES = {
     "scale-regression/table": ("networks.scale_regression", lambda held: (held["fits"], 50)),
     "wheel/table": ("networks.wheel", _wheel),
     "bytes-read/table": ("speed.bytes_read", lambda held: (held, "NM")),
-    "page/table": ("speed.page_speed", _whole),
+    "page/table": ("pages.page_speed", _whole),
     "paper-scale/table": ("speed.paper_scale", _whole),
     "paper-scale-whole/table": ("speed.paper_scale", _whole),
     "speed/cpu": ("speed.speed", _whole),
@@ -63,7 +63,7 @@ PAGES = {
 @pytest.mark.parametrize("name", PAGES)
 def test_a_committed_page_is_that_of_its_figures(name):
     script, arguments = PAGES[name]
-    if script == "speed.page_speed":
+    if script == "pages.page_speed":
         pytest.importorskip("playwright")
     path = SCRIPTS / "results" / name
     stored = path.with_name("results.json") if path.name == "table" else path.with_suffix(".json")

@@ -213,7 +213,8 @@ class StudentClassProcess(ClassProcess):
         """Draw z t with t² = a' / g, g ~ Gamma(a', 1), common to the classes of a row."""
         a = self.scale_parameters()[0]
         # `torch.distributions.Gamma` would wait for the device to check a'.
-        t = (a / torch._standard_gamma(a.expand(shape[:2]))).sqrt()[..., None]  # noqa: SLF001
+        g = torch._standard_gamma(a.expand(shape[:2]))  # noqa: SLF001
+        t = (a / g).sqrt()[..., None]
         return torch.randn(shape, dtype=torch.float64, device=self.device) * t
 
 

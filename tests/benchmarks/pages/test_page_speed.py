@@ -6,7 +6,7 @@ from benchmark_scripts import load
 
 def test_a_page_without_a_kernel_has_a_row_all_the_same():
     pytest.importorskip("playwright")
-    page_speed = load("speed.page_speed")
+    page_speed = load("pages.page_speed")
     page = {
         "page": "finance",
         "bytes": 1_230_000,

@@ -1,6 +1,6 @@
 """Speed of a map's page in Chromium: first paint, answer to a click, a new threshold.
 
-    python -m benchmarks speed.page_speed runs/demo/map.html ...
+    python -m benchmarks pages.page_speed runs/demo/map.html ...
 
 Each page is opened several times; the figures are medians in milliseconds, as JSON on standard
 output. No base map is loaded.

@@ -1,6 +1,6 @@
 """Take pictures of the pages of runs, at the sizes of a desktop and a phone screen, as WebP.
 
-    python -m benchmarks speed.page_pictures runs/PR-... --out docs/pictures
+    python -m benchmarks pages.page_pictures runs/PR-... --out docs/pictures
 
 There are two pictures at each size: the level with the page's text about the place with most tests,
 and the probability of a threshold beside the uncertainty. No base map is loaded.
@@ -14,7 +14,7 @@ from PIL import Image
 from playwright.sync_api import Browser
 
 from benchmarks.script import parser
-from benchmarks.speed.page_speed import chromium, open_page
+from benchmarks.pages.page_speed import chromium, open_page
 
 SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
 
