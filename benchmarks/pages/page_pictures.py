@@ -13,8 +13,8 @@ import xarray as xr
 from PIL import Image
 from playwright.sync_api import Browser
 
-from benchmarks.script import parser
 from benchmarks.pages.page_speed import chromium, open_page
+from benchmarks.script import parser
 
 SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
 

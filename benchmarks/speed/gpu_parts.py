@@ -62,7 +62,7 @@ class Sizes:
     `factors` are sizes of single factorisations, `batches` number and size of those in batches.
     `h`, `r`, `batch`, `epochs` and `share` (of the rows) are of the fits to the simulated state.
     `tested` is the number of its rows that `field` predicts. `uci_epochs` is the length of a fit to
-    protein. `selected` are the tests to run, and `measured` the sizes of `speed.py`.
+    protein. `selected` chooses tests by name, and `measured` are the sizes of `speed.py`.
     """
 
     factors: tuple[int, ...] = (8, 128, 1024)
@@ -92,7 +92,7 @@ SMALL = Sizes(
     side=64,
     repeated=400,
     uci_epochs=2,
-    selected="second and dbk-rbf and on_the_gpu",
+    selected="(second and dbk-rbf and on_the_gpu) or (without_a_search and cpu)",
     measured=speed.QUICK,
 )
 
@@ -199,40 +199,36 @@ def _operations(asked: Asked) -> Iterator[tuple[str, Callable[[], Action]]]:
     yield "gamma draws", drawn
 
 
-def tests(asked: Asked) -> Figures:
-    """Run the tests that compare a GPU with the CPU; return their number and the failed ones.
+def tests(asked: Asked, folder: str) -> Figures:
+    """Run the tests of a folder on the GPU; return their number, and names of the failed ones.
 
     Files of tests that import geopandas cannot be read without it, and are named too.
     """
-    found: Figures = {"passed": 0, "failed": [], "unread": []}
-    # Other plugins of pytest than those of the project would only be in the way.
-    own = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "OMP_NUM_THREADS": "1"}
-    parallel = importlib.util.find_spec("xdist") is not None and not asked.dry
-    for folder in ("tests/devices",) if asked.dry else ("tests/devices", "tests/models"):
-        with TemporaryDirectory() as made:
-            path = Path(made) / "tests.xml"
-            options = ["-q", "-p", "no:cacheprovider", f"--confcutdir={folder}", "-W", "default"]
-            options += ["-k", asked.sizes.selected, f"--junitxml={path}", folder]
-            options += ["--continue-on-collection-errors"]
-            options += ["-p", "xdist.plugin", "-n", "4"] if parallel else []
-            done = subprocess.run(  # noqa: S603
-                [sys.executable, "-m", "pytest", *options],
-                cwd=HERE.parent,
-                check=False,
-                env={**own, "PYTHONPATH": search_path()},
-                stdout=sys.stdout,
-                stderr=sys.stderr,
-            )
-            cases = list(ET.parse(path).iter("testcase")) if path.exists() else []  # noqa: S314
-        unread = [c for c in cases if c.find("error[@message='collection failure']") is not None]
-        ran = [c for c in cases if c.find("skipped") is None and c not in unread]
-        if not ran:
-            raise RuntimeError(f"no test of {folder} ran; pytest ended with {done.returncode}")
-        bad = [c.get("name") for c in ran if {e.tag for e in c} & {"failure", "error"}]
-        found["passed"] += len(ran) - len(bad)
-        found["failed"] += bad
-        found["unread"] += [c.get("name") for c in unread]
-    return found
+    with TemporaryDirectory() as made:
+        path = Path(made) / "tests.xml"
+        options = ["-q", "-p", "no:cacheprovider", f"--confcutdir={folder}", "-W", "default"]
+        options += ["-k", asked.sizes.selected, f"--junitxml={path}", folder]
+        options += ["--continue-on-collection-errors"]
+        if importlib.util.find_spec("xdist") and not asked.dry:
+            options += ["-p", "xdist.plugin", "-n", "8"]
+        # Other plugins of pytest than those of the project would only be in the way.
+        own = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(  # noqa: S603
+            [sys.executable, "-m", "pytest", *options],
+            cwd=HERE.parent,
+            check=False,
+            env={**os.environ, **own, "PYTHONPATH": search_path()},
+            stdout=sys.stdout,
+            stderr=sys.stderr,
+        )
+        cases = list(ET.parse(path).iter("testcase")) if path.exists() else []  # noqa: S314
+    unread = [c for c in cases if c.find("error[@message='collection failure']") is not None]
+    ran = [c for c in cases if c.find("skipped") is None and c not in unread]
+    if not ran:
+        raise RuntimeError(f"no test of {folder} ran; pytest ended with {done.returncode}")
+    bad = [c.get("name") for c in ran if {e.tag for e in c} & {"failure", "error"}]
+    names = [c.get("name") for c in unread]
+    return {"passed": len(ran) - len(bad), "failed": bad, "unread": names}
 
 
 def repeats(asked: Asked) -> Figures:
@@ -377,7 +373,7 @@ def on(asked: Asked) -> Iterator[None]:
 
 PARTS: dict[str, tuple[float, Callable[[Asked], Figures]]] = {
     "a-probe": (0.05, probe),
-    "b-tests": (0.2, tests),
+    "b-tests": (0.2, lambda asked: tests(asked, "tests/devices")),
     "c-repeats": (0.1, repeats),
     "d-steps": (0.07, steps),
     "e-speed": (0.15, beside_gpytorch),
@@ -387,6 +383,7 @@ PARTS: dict[str, tuple[float, Callable[[Asked], Figures]]] = {
     "g-alpha-0.01": (0.1, lambda asked: protein(asked, 0.01)),
     "g-alpha-0.1": (0.1, lambda asked: protein(asked, 0.1)),
     "g-alpha-1": (0.1, lambda asked: protein(asked, 1.0)),
+    "h-tests": (0.5, lambda asked: tests(asked, "tests/models")),
 }
 """The parts in their order: the share of the whole time that each may take, and its function."""
 

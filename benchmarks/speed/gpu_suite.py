@@ -12,7 +12,8 @@ The parts run in this order, each in a process of its own with a limit of time:
 - d: steps of `dbk-rbf` at rank 1,024, recorded and not, as shares of the card's peak;
 - e: steps and predictions beside GPyTorch (`speed.py`);
 - f: all 517,139 rows of a simulated Georgia by `dbk-rbf` (h 256, r 1,024) and by `FieldGP`;
-- g: protein by the paper's recipe for `dbk-rbf`, with alpha 0, 0.01, 0.1 and 1.
+- g: protein by the paper's recipe for `dbk-rbf`, with alpha 0, 0.01, 0.1 and 1;
+- h: all other tests of models that run on every device.
 
 Each part writes NAME.json into --out when it ends, and what it prints into NAME.log. The same
 command continues with the parts that have no result. With --dry, the second device of
@@ -119,11 +120,11 @@ def _proofs(found: dict[str, Figures]) -> str:
             for name, one in found["a-probe"]["operations"].items()
         ]
         text += f"## What a graph records\n\n{table(('operation', 'ms', 'recorded'), lines)}\n"
-    if "b-tests" in found:
-        one = found["b-tests"]
+    for key in sorted(found.keys() & {"b-tests", "h-tests"}):
+        one = found[key]
         failed = f"; failed: {', '.join(one['failed'])}" if one["failed"] else ", none failed"
         unread = f" Not read: {', '.join(one['unread'])}." if one["unread"] else ""
-        text += f"## Tests against the CPU\n\n{one['passed']} passed{failed}.{unread}\n\n"
+        text += f"## Tests ({key})\n\n{one['passed']} passed{failed}.{unread}\n\n"
     if "c-repeats" in found:
         lines = [
             (f"`{name}`", f"{one['nll']:.4f}", f"{one['nll_cpu']:.4f}", "; ".join(one["log"]))

@@ -42,7 +42,8 @@ def cuda_graph(step: Callable[[], Tensor]) -> tuple[Tensor, Callable[[], None]]:
         # pool and the state of its random numbers in use: large allocations would fail later.
         torch.cuda.set_stream(stream)
         generator.graphsafe_set_state(numbers)
-        with suppress(RuntimeError):  # if only the step failed, PyTorch has ended the recording
+        # If only the step failed, PyTorch has ended the recording. Old versions lack the functions.
+        with suppress(RuntimeError, AttributeError):
             torch._C._cuda_endAllocateToPool(stream.device_index, pool)  # noqa: SLF001
             torch._C._cuda_releasePool(stream.device_index, pool)  # noqa: SLF001
         raise RuntimeError(str(error.__context__ or error)) from error
