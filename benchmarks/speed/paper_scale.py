@@ -190,7 +190,7 @@ def main() -> None:
         rate=1.5e-2,
         plain_epochs=100,
         seeds=1,
-        device="cpu",
+        devices=True,
         boundaries=Path,
         share=1.0,
     )

@@ -45,7 +45,11 @@ def test_an_unknown_name_is_refused(capsys):
 
 
 @pytest.mark.parametrize(
-    "name", ["kernels.exact_tables", "kernels.one_dimension", "kernels.uci", "networks.wheel"]
+    "name",
+    [
+        *("kernels.exact_tables", "kernels.one_dimension", "kernels.uci", "networks.wheel"),
+        *("speed.paper_scale", "speed.speed"),
+    ],
 )
 def test_a_gpu_that_the_machine_lacks_is_refused(name, monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
