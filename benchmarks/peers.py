@@ -10,10 +10,10 @@ from gpytorch.variational import CholeskyVariationalDistribution, VariationalStr
 from torch import Tensor
 
 from geogp.distributions.prediction import Prediction
-from geogp.models.bases.placement import place_anchors
-from geogp.models.core.noise import NOISE_FLOOR
-from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_data import Data
+from geogp.models.fit_settings import FitSettings
+from geogp.models.process.noise import NOISE_FLOOR
+from geogp.models.process.placement import place_anchors
+from geogp.models.process.training_data import Data
 
 PEERS = {
     "gpytorch-svgp": gpytorch.mlls.VariationalELBO,

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from geogp.geodata.covariates.read_covariate import read_covariate
     from geogp.geodata.places.region import Region
     from geogp.geodata.readers import read_region, read_tiles
-    from geogp.models.catalogue.model_names import list_models
-    from geogp.models.core.precision import precision
     from geogp.models.joint.joint_level import JointLevel
     from geogp.models.joint.weighted_sums import WeightedSums
+    from geogp.models.model_names import list_models
+    from geogp.models.numerics.precision import precision
     from geogp.runs.make_run import make_map
     from geogp.runs.open_run import Run, open_run
 
@@ -56,11 +56,11 @@ _MODULES = {
     "Run": "runs.open_run",
     "WeightedSums": "models.joint.weighted_sums",
     "evaluate": "evaluation.evaluate",
-    "list_models": "models.catalogue.model_names",
+    "list_models": "models.model_names",
     "load_model": "estimators.stored_estimators",
     "make_map": "runs.make_run",
     "open_run": "runs.open_run",
-    "precision": "models.core.precision",
+    "precision": "models.numerics.precision",
     "read_covariate": "geodata.covariates.read_covariate",
     "read_region": "geodata.readers",
     "read_tiles": "geodata.readers",

@@ -22,10 +22,10 @@ from benchmarks.accuracy.gpboost_peer import boosted_process
 from benchmarks.peers import fit_peer, predict_peer
 from benchmarks.script import Floats
 from geogp.distributions.prediction import Prediction
-from geogp.models.core.options import Weights
 from geogp.models.field.predictive_law import Errors, fit_law
-from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_data import Data
+from geogp.models.fit_settings import FitSettings
+from geogp.models.options import Weights
+from geogp.models.process.training_data import Data
 
 KRIGED_ROWS = 1_500
 """Number of training rows for kriging; the cost of a prediction grows with its square."""

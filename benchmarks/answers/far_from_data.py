@@ -29,8 +29,8 @@ from benchmarks.script import Figures, all_kept, kept, options_of, say, write_re
 from geogp.evaluation.splits.split_names import CELL_DEGREES
 from geogp.evaluation.splits.split_rows import cell_indices
 from geogp.geodata.places.distances import nearest_km
+from geogp.models.field.far_level import NEAR_KM, RANGE_KM, SHARE, far_share
 from geogp.models.joint.area_means import LEAST_ROWS, blocks_in_quarters
-from geogp.models.joint.far_level import NEAR_KM, RANGE_KM, SHARE, far_share
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.questions.area_levels import REACH
 

@@ -45,10 +45,10 @@ from geogp.geodata.tiles.tile_files import tile_file
 from geogp.maps.figures.thumbnails import read_picture
 from geogp.maps.page.packing import unpack
 from geogp.models.catalogue.build_model import build
-from geogp.models.catalogue.presets import PRESETS
 from geogp.models.catalogue.storage import load_model, write_tensors
-from geogp.models.core.architecture import Architecture
-from geogp.models.training.training_loop import fit
+from geogp.models.fitting.training_loop import fit
+from geogp.models.presets import PRESETS
+from geogp.models.process.architecture import Architecture
 from geogp.records.run_record import RunRecord
 from geogp.reports.rendering import report_json
 from geogp.reports.run_report import build_report, report_latex, report_markdown

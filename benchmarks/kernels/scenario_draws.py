@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.script import Floats
-from geogp.models.bases.kernels import MixedKernel
+from geogp.models.papers.mixed_nystrom.kernels import MixedKernel
 
 NUGGET = 0.04
 """Noise variance divided by the mean of k(x, x) (Mixed equation (25))."""

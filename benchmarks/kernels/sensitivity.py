@@ -30,7 +30,7 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 import geogp
-from geogp.models.training.tuning import GRID
+from geogp.models.fitting.tuning import GRID
 
 SCORES = {"nll": "NLL", "crps": "CRPS", "mae": "mean absolute error"}
 

@@ -178,7 +178,7 @@ MUTANTS = [
     ),
     # Objectives, posteriors, linear algebra
     *_of(
-        "models/core/objectives",
+        "models/process/objectives",
         "models/test_objectives",
         nll_without_the_log_variance=(
             "(math.log(2 * math.pi) + variance.log() + square / variance)",
@@ -207,7 +207,7 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "models/core/objectives",
+        "models/process/objectives",
         "models/test_cox::test_poisson_elbo_is_the_integral_over_the_function",
         poisson_rate_without_its_variance=(
             "(log_rate + 0.5 * spread).exp()",
@@ -215,18 +215,18 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "models/core/objectives",
+        "models/process/objectives",
         "models/test_exact::TestMarginalLikelihood",
         evidence_with_n_for_its_rest=("(sums.n - r) * noise.log()", "sums.n * noise.log()"),
     ),
     *_of(
-        "models/core/posteriors",
+        "models/process/posteriors",
         "models/test_posteriors",
         kl_without_the_rank=("return 0.5 * (squares - len(m))", "return 0.5 * squares"),
         kl_with_the_wrong_log=("-2 * log_diagonal", "2 * log_diagonal"),
     ),
     *_of(
-        "models/core/posteriors",
+        "models/process/posteriors",
         "models/test_exact::TestCondition",
         rows_not_weighted=(
             "weighted = phi.double() / variance",
@@ -234,7 +234,7 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "models/core/lowrank",
+        "models/process/lowrank",
         "models/test_lowrank::test_far_away_the_sparse_gp_returns_to_its_prior",
         "models/test_lowrank::test_prediction_by_hand",
         noise_in_the_level=(
@@ -251,7 +251,7 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "models/core/lowrank",
+        "models/process/lowrank",
         "models/test_repeats::test_counts_means_and_scatter_by_hand",
         scatter_of_repeats_lost=(
             "torch.bincount(inverse, square) / count",
@@ -259,23 +259,23 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "models/core/linalg",
+        "models/numerics/linalg",
         "models/test_linalg",
         jitter_not_scaled=("scale, alpha=used)", "1.0, alpha=used)"),
     ),
     *_of(
-        "models/core/linalg",
+        "models/numerics/linalg",
         "models/test_products::TestBlocks",
         inverse_not_negated=("out[second, first].neg_()", "out[second, first]"),
     ),
     # Bases and kernels
     *_of(
-        "models/core/lowrank",
+        "models/process/lowrank",
         "devices/test_models_on_second_device::test_no_step_waits_with_four_rows_at_each_input",
         number_of_rows_asked_of_the_gpu=("repeats, total=len(self.y))", "repeats, total=None)"),
     ),
     *_of(
-        "models/training/steps",
+        "models/fitting/steps",
         "devices/test_models_on_second_device::test_no_step_waits_with_four_rows_at_each_input",
         rows_of_a_step_counted_on_the_gpu=(
             "self.backward(model, rows.at(part.numbers, part.n),",
@@ -283,17 +283,17 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "models/training/steps",
+        "models/fitting/steps",
         "models/test_exact",
         largest_norm_of_every_chunk=("by_largest * (peak == index)", "by_largest * (peak >= 0)"),
     ),
     *_of(
-        "models/training/training_loop",
+        "models/fitting/training_loop",
         "devices/test_recorded_steps::test_rates_are_filled_when_they_change",
         rates_filled_in_each_step=("if factor == self.rate_factor:", "if factor is None:"),
     ),
     *_of(
-        "models/training/training_loop",
+        "models/fitting/training_loop",
         "models/test_training_loop",
         first_rate_not_filled=(
             "self.rate_factor: float | None = None",
@@ -301,23 +301,23 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "models/core/threads",
+        "models/numerics/threads",
         "models/test_threads",
         all_gpus_seeded=("torch.default_generator.manual_seed(seed)", "torch.manual_seed(seed)"),
     ),
     *_of(
-        "models/bases/rbf_readers",
+        "models/process/rbf_readers",
         "models/test_rbf_readers",
         gpu_searches_for_few_rows=("or rows >= WORTH_SEARCHING * r", "or rows >= 0"),
     ),
     *_of(
-        "models/training/recorded_steps",
+        "models/fitting/recorded_steps",
         "devices/test_recorded_steps",
         recorded_rows_never_change=("held.numbers.copy_(part.numbers)", "held.numbers"),
         slower_way_is_kept=("if recorded > alone:", "if recorded < alone:"),
     ),
     *_of(
-        "models/bases/rbf",
+        "models/process/rbf",
         "models/test_rbf",
         distances_doubled=(
             "[B, B.new_ones(len(B), 1), -0.5 * squared_norms(B)[:, None]]",
@@ -326,7 +326,7 @@ MUTANTS = [
         anchors_not_scaled=("Z = scaled[len(rows) :]", "Z = anchors.double()"),
     ),
     *_of(
-        "models/bases/nystrom",
+        "models/papers/mixed_nystrom/nystrom",
         "models/test_nystrom::test_as_many_anchors_as_rows_are_the_exact_process",
         "models/test_nystrom::test_the_kernel_sees_half_the_inputs",
         residual_without_the_prior=(
@@ -424,7 +424,7 @@ MUTANTS = [
         networks_of_other_counts=("near.asked[2:] if known else ()", "near.asked[2:]"),
     ),
     *_of(
-        "models/training/training_loop",
+        "models/fitting/training_loop",
         "models/test_training_loop::TestProgress",
         judged_by_other_rows=(
             "log_score(self.validation.y[own])",
@@ -432,7 +432,7 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "models/bases/matern",
+        "models/process/matern",
         "models/test_matern",
         slope_of_another_power=("kv(nu - 1, x)", "kv(nu, x)"),
         change_one_sided=("(above - below) / (2 * CHANGE)", "(above - below) / CHANGE"),
@@ -503,7 +503,7 @@ MUTANTS = [
         prior_subtracted_from_itself=("low[part], out=low[part])", "0 * low[part], out=low[part])"),
     ),
     *_of(
-        "models/joint/far_level",
+        "models/field/far_level",
         "models/test_far_level",
         far_error_that_grows_half_as_fast=("np.expm1(-2 * (", "np.expm1(-1 * ("),
         far_error_with_another_variance=("/ size)[:, None]", "/ size.max())[:, None]"),
@@ -518,7 +518,7 @@ MUTANTS = [
     ),
     # Families
     *_of(
-        "models/families/scale_mixture",
+        "models/papers/scale_mixtures/scale_mixture",
         "models/test_scale_mixture",
         half_the_degrees_of_freedom=("return StudentT(2 * self.a)", "return StudentT(self.a)"),
         distance_not_halved=("b + distance / 2)", "b + distance)"),
@@ -528,12 +528,12 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "models/families/cox",
+        "models/papers/counts/cox",
         "models/test_cox",
         offset_lost=("offset=self.y_mean + x[:, -1]", "offset=self.y_mean + 0 * x[:, -1]"),
     ),
     *_of(
-        "models/families/categorical",
+        "models/papers/classes/categorical",
         "models/test_categorical",
         residual_lost=("moments.variance + self.diagonal(found)[:, None]", "moments.variance"),
         variance_without_its_scale=(
@@ -543,7 +543,7 @@ MUTANTS = [
         scale_squared=("(a / g).sqrt()", "(a / g)"),
     ),
     *_of(
-        "models/families/softmax_layers",
+        "models/papers/classes/softmax_layers",
         "models/test_softmax_layers",
         ridge_lost=(", ridge=RIDGE)", ")"),
         sum_over_classes=(" / math.sqrt(len(found))", ""),
@@ -689,7 +689,7 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "models/core/precision",
+        "models/numerics/precision",
         "models/test_precision",
         arrays_of_single_precision=(
             "return found.astype(np.float64)",

@@ -28,11 +28,11 @@ from geogp import ClassGP
 from geogp.distributions.prediction import Prediction
 from geogp.evaluation.class_scores import auroc, class_scores
 from geogp.models.catalogue.build_model import build
-from geogp.models.core.architecture import Architecture
-from geogp.models.families.softmax_layers import EnrichedSoftmax
-from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_data import Data
-from geogp.models.training.training_loop import fit
+from geogp.models.fit_settings import FitSettings
+from geogp.models.fitting.training_loop import fit
+from geogp.models.papers.classes.softmax_layers import EnrichedSoftmax
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.training_data import Data
 
 Codes = NDArray[np.intp]
 

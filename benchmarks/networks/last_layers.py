@@ -26,17 +26,17 @@ from benchmarks.script import Figures, Floats, kept, options_of, say, write_resu
 from geogp.errors import DataError
 from geogp.files import sha256_of, write_text
 from geogp.models.catalogue.build_model import build
-from geogp.models.core.architecture import Architecture
-from geogp.models.core.lowrank import LowRankGP
-from geogp.models.families.last_layers import (
+from geogp.models.fit_settings import FitSettings
+from geogp.models.fitting.training_loop import fit
+from geogp.models.papers.last_layers.last_layers import (
     LastLayerGP,
     enrich,
     posterior_factor,
     row_factor,
 )
-from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_data import Data
-from geogp.models.training.training_loop import fit
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.lowrank import LowRankGP
+from geogp.models.process.training_data import Data
 
 WIDTH = 50
 

@@ -29,9 +29,9 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-from geogp.models.bases.kernels import NetworkKernel
-from geogp.models.families.scale_mixture import InverseGamma
-from geogp.models.families.trained_networks import TrainedNetwork
+from geogp.models.papers.mixed_nystrom.kernels import NetworkKernel
+from geogp.models.papers.scale_mixtures.scale_mixture import InverseGamma
+from geogp.models.papers.scale_mixtures.trained_networks import TrainedNetwork
 
 WEIGHT, BIAS = 8.0, 0.05**2
 """Prior variances of the paper; it prints a bias variance that also vanishes with the width."""

@@ -24,12 +24,12 @@ from benchmarks.speed.second_device import DEVICE, NAME, Counts, second_device
 from geogp.files import write_text
 from geogp.models.catalogue.build_model import build
 from geogp.models.catalogue.catalogue_rows import CATALOGUE, CLASS_CATALOGUE
-from geogp.models.core.architecture import Architecture
-from geogp.models.core.lowrank import LowRankGP
-from geogp.models.families.categorical import ClassProcess
-from geogp.models.training import recorded_steps, training_loop
-from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_data import Data
+from geogp.models.fit_settings import FitSettings
+from geogp.models.fitting import recorded_steps, training_loop
+from geogp.models.papers.classes.categorical import ClassProcess
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.lowrank import LowRankGP
+from geogp.models.process.training_data import Data
 
 TABLE = RESULTS / "launches" / "table.md"
 

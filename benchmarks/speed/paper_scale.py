@@ -27,11 +27,11 @@ from benchmarks.markdown import table
 from benchmarks.peak_memory import peak_bytes
 from benchmarks.script import Figures, machine, options_of, write_results
 from geogp.models.catalogue.build_model import build
-from geogp.models.catalogue.presets import PRESETS
-from geogp.models.core.architecture import Architecture
-from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_data import Data
-from geogp.models.training.training_loop import FitState, fit
+from geogp.models.fit_settings import FitSettings
+from geogp.models.fitting.training_loop import FitState, fit
+from geogp.models.presets import PRESETS
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.training_data import Data
 from geogp.runs.machine import tune_process
 
 GB = 1e9

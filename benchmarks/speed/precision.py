@@ -11,7 +11,7 @@ import geogp
 from benchmarks.markdown import percent, table
 from benchmarks.script import Figures, machine, options_of, write_results
 from geogp.commands.demo import demo_folder
-from geogp.models.core.options import PRECISIONS
+from geogp.models.options import PRECISIONS
 
 MODELS = ("field", "dbk-rbf", "sv-rbf", "nystrom-mixed", "t-process")
 """One model of each way to use double precision: rows near each other, anchors, kernels."""

@@ -69,7 +69,7 @@ class Counts:
     """Kernel launches by operation, and host synchronisations by cause and line of geogp.
 
     `sequence` has the name of each launch in order, with the shapes of the tensors that it reads.
-    `record` is a `Recorder` (see `geogp.models.training.recorded_steps`).
+    `record` is a `Recorder` (see `geogp.models.fitting.recorded_steps`).
     """
 
     launches: Counter[str] = field(default_factory=Counter)

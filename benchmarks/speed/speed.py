@@ -45,15 +45,15 @@ from benchmarks.speed.speed_peers import (
 )
 from geogp.files import write_text
 from geogp.models.catalogue.build_model import build, spec_of
-from geogp.models.core.architecture import Architecture
-from geogp.models.core.devices import on_device
-from geogp.models.core.linalg import deferred_checks
-from geogp.models.core.lowrank import LowRankGP, Rows
-from geogp.models.core.options import Weights
-from geogp.models.training.optimisers import make_optimiser
-from geogp.models.training.recorded_steps import TIMED, WARM_UP, RecordedStep
-from geogp.models.training.schedule import FitSettings
-from geogp.models.training.steps import Part
+from geogp.models.fit_settings import FitSettings
+from geogp.models.fitting.optimisers import make_optimiser
+from geogp.models.fitting.recorded_steps import TIMED, WARM_UP, RecordedStep
+from geogp.models.fitting.steps import Part
+from geogp.models.numerics.devices import on_device
+from geogp.models.numerics.linalg import deferred_checks
+from geogp.models.options import Weights
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.lowrank import LowRankGP, Rows
 from geogp.runs.machine import tune_process
 
 Run = Callable[[], None]

@@ -13,7 +13,7 @@ import scipy.optimize
 
 from benchmarks.script import Floats
 from benchmarks.speed.states_people import KNOWN_QUARTERS, rows_of
-from geogp.models.catalogue.presets import find_preset
+from geogp.models.presets import find_preset
 
 WORLD_ROWS = 10_000_000
 """Assumed rows of a quarter of the whole world, about 4 million mobile and 6 million fixed."""

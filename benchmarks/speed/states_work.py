@@ -128,7 +128,7 @@ def _forget(path: Path) -> None:
 
 def mapped(asked: dict[str, Any]) -> dict[str, Any]:
     """Make a map; the seconds of its stages are those of run.json."""
-    from geogp.models.catalogue.presets import find_preset  # noqa: PLC0415
+    from geogp.models.presets import find_preset  # noqa: PLC0415
     from geogp.runs.pipeline.make_map import make_map  # noqa: PLC0415
     from geogp.runs.settings import MapRequest  # noqa: PLC0415
 

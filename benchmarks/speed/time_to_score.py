@@ -33,7 +33,7 @@ from benchmarks.accuracy.field import measure
 from benchmarks.markdown import table
 from benchmarks.region_trial import prepare
 from benchmarks.script import Figures, kept, machine, options_of, write_results
-from geogp.models.catalogue.presets import PRESETS
+from geogp.models.presets import PRESETS
 from geogp.runs.machine import tune_process
 
 BOOSTED = ("lightgbm", "lightgbm-0.1", "lightgbm-0.2")

@@ -15,12 +15,12 @@ from geogp.errors import RequestError
 from geogp.estimators.point_columns import PointColumns
 from geogp.estimators.point_scale import PointScale
 from geogp.models.catalogue.build_model import find_spec
-from geogp.models.catalogue.model_names import find_model
-from geogp.models.catalogue.presets import Preset, find_preset
-from geogp.models.core.architecture import Architecture
-from geogp.models.core.devices import pick_device
-from geogp.models.core.options import NOISES, Weights
-from geogp.models.training.fit_plan import FitPlan
+from geogp.models.catalogue.fit_plan import FitPlan
+from geogp.models.model_names import find_model
+from geogp.models.numerics.devices import pick_device
+from geogp.models.options import NOISES, Weights
+from geogp.models.presets import Preset, find_preset
+from geogp.models.process.architecture import Architecture
 
 _MORE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 

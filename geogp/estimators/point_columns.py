@@ -13,7 +13,7 @@ from geogp.choices import one_of
 from geogp.errors import DataError, RequestError, named, quoted
 from geogp.estimators.point_times import QUARTERS_PER, times_of
 from geogp.geodata.tiles.quadkeys import NORTHMOST
-from geogp.models.core.arrays import check_devices
+from geogp.models.numerics.arrays import check_devices
 
 Floats = NDArray[np.float64]
 

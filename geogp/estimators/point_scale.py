@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from geogp.errors import DataError, RequestError, named
 from geogp.estimators.point_columns import Points, is_geographic, km_per_unit
 from geogp.geodata.tiles.quadkeys import EARTH_RADIUS_KM
-from geogp.models.core.options import OFFSET
+from geogp.models.options import OFFSET
 
 Floats = NDArray[np.float64]
 Bounds = tuple[float, float, float, float]

@@ -27,12 +27,12 @@ from geogp.estimators.fit_rows import (
 from geogp.estimators.parameters import SpatialParameters
 from geogp.estimators.point_columns import Points, covariate_names, crs_text
 from geogp.estimators.point_scale import Bounds, PointScale
-from geogp.models.catalogue.model_names import find_model
+from geogp.models.catalogue.fit_plan import Tell
 from geogp.models.catalogue.storage import save_model
-from geogp.models.core.lowrank import LowRankGP
+from geogp.models.fitting.training_loop import FitState
 from geogp.models.joint.joint_level import JointLevel, Single, check_rows, joint_level
-from geogp.models.training.fit_plan import Tell
-from geogp.models.training.training_loop import FitState
+from geogp.models.model_names import find_model
+from geogp.models.process.lowrank import LowRankGP
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -26,10 +26,10 @@ from geogp.estimators.stored_schema import (
     described_as,
 )
 from geogp.models.catalogue import storage
-from geogp.models.catalogue.model_names import find_model
-from geogp.models.core.devices import pick_device
-from geogp.models.core.lowrank import LowRankGP
-from geogp.models.training.training_loop import FitState
+from geogp.models.fitting.training_loop import FitState
+from geogp.models.model_names import find_model
+from geogp.models.numerics.devices import pick_device
+from geogp.models.process.lowrank import LowRankGP
 
 _WRONG = (KeyError, TypeError, ValueError)
 """Errors of wrong parameters; geogp's own errors of arguments and data are of these kinds."""

@@ -12,9 +12,9 @@ from geogp.geodata.places.state_names import URBAN_VINTAGES
 from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.geodata.tiles.targets import SERVICES, TARGETS
 from geogp.geodata.tiles.thresholds import LEAST, MOST
-from geogp.models.catalogue.model_names import CLASS_MODELS, MODELS
-from geogp.models.catalogue.presets import PRESETS
-from geogp.models.core.options import NOISES, PRECISIONS
+from geogp.models.model_names import CLASS_MODELS, MODELS
+from geogp.models.options import NOISES, PRECISIONS
+from geogp.models.presets import PRESETS
 from geogp.records import record_names
 
 if TYPE_CHECKING:  # mypy does not accept names from tables in Literal

@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from geogp.evaluation.scores import Count, Real, Scores, Share, Size
 from geogp.evaluation.splits.row_parts import LEFT_OUT
 from geogp.evaluation.splits.split_names import CELL_DEGREES
-from geogp.models.core.options import DOUBLE
+from geogp.models.options import DOUBLE
 from geogp.records.input_records import (
     CovariateRecord,
     PointsOptions,

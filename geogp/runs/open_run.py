@@ -16,10 +16,10 @@ from geogp.choices import CLASS, COUNT
 from geogp.errors import DataError, RequestError
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.estimators.stored_estimators import load_with_notes
-from geogp.models.catalogue.model_names import find_model
-from geogp.models.core.devices import pick_device
-from geogp.models.core.options import CANDIDATES, DOUBLE
-from geogp.models.core.precision import precision
+from geogp.models.model_names import find_model
+from geogp.models.numerics.devices import pick_device
+from geogp.models.numerics.precision import precision
+from geogp.models.options import CANDIDATES, DOUBLE
 from geogp.records.run_record import RunRecord
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.progress import ProgressListener

@@ -22,7 +22,7 @@ from geogp.errors import DataError, RequestError
 from geogp.geodata.places.layers import PolygonLayer
 from geogp.models.catalogue.build_model import build
 from geogp.models.catalogue.storage import load_model, save_model
-from geogp.models.core.architecture import Architecture
+from geogp.models.process.architecture import Architecture
 from geogp.runs.file_records import damaged_files
 from geogp.runs.pipeline.job import prepare
 from geogp.runs.pipeline.make_map import make_map

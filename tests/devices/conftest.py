@@ -2,9 +2,9 @@
 
 import pytest
 
-from geogp.models.bases import rbf_readers
 from geogp.models.field import field_model, per_place
-from geogp.models.training import training_loop
+from geogp.models.fitting import training_loop
+from geogp.models.process import rbf_readers
 
 
 @pytest.fixture(autouse=True)

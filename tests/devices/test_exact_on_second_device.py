@@ -5,8 +5,8 @@ import pytest
 from benchmark_scripts import load
 
 from geogp.errors import RequestError
-from geogp.models.core import memory
-from geogp.models.families.exact_gp import ExactGP, ExactSettings, check_rows, fit_exact
+from geogp.models.papers.deep_basis.exact_gp import ExactGP, ExactSettings, check_rows, fit_exact
+from geogp.models.process import memory
 
 launches, device = load("speed.launches"), load("speed.second_device")
 
@@ -25,7 +25,7 @@ def _arrays(model: ExactGP, x: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("h", [None, 5])
 def test_a_fit_on_the_device_gives_the_numbers_of_the_cpu(h, rows, monkeypatch):
-    monkeypatch.setattr("geogp.models.families.exact_gp.CHUNK_ROWS", 7)
+    monkeypatch.setattr("geogp.models.papers.deep_basis.exact_gp.CHUNK_ROWS", 7)
     train, validation = rows[90], rows[30]
     here = ExactGP(2, h=h)
     expected = fit_exact(here, train, SETTINGS, validation)

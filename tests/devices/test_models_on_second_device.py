@@ -6,13 +6,13 @@ import torch
 from benchmark_scripts import load, told
 
 from geogp.errors import NumericalError
-from geogp.models.bases.basis_functions import checked_residual
-from geogp.models.bases.rbf_readers import Marginals
 from geogp.models.catalogue.storage import load_model, save_model
-from geogp.models.core import lowrank
 from geogp.models.field.vecchia import whiten
+from geogp.models.fitting import steps, training_loop
 from geogp.models.joint.joint_law import joint_posterior
-from geogp.models.training import steps, training_loop
+from geogp.models.process import lowrank
+from geogp.models.process.basis_functions import checked_residual
+from geogp.models.process.rbf_readers import Marginals
 
 launches, device = load("speed.launches"), load("speed.second_device")
 
@@ -91,7 +91,7 @@ def test_a_prediction_in_many_chunks_waits_as_often_as_in_one(name, monkeypatch)
         launches.fitted(there, train, launches.world(name, 60, 3))
         found = {}
         for size in (60, 7):
-            monkeypatch.setattr("geogp.models.core.lowrank.rows_at_once", lambda *_, n=size: n)
+            monkeypatch.setattr("geogp.models.process.lowrank.rows_at_once", lambda *_, n=size: n)
             monkeypatch.setattr(
                 "geogp.models.field.field_process.rows_at_once", lambda *_, n=size: n
             )
@@ -139,7 +139,7 @@ def _too_large(x):
 
 
 def test_a_tensor_left_on_the_cpu_is_found(monkeypatch):
-    from geogp.models.core.lowrank import LowRankGP
+    from geogp.models.process.lowrank import LowRankGP
 
     train = launches.world("dbk-silu", 190, 1)
     whole = LowRankGP.terms

@@ -13,12 +13,12 @@ import pytest
 import torch
 from benchmark_scripts import load
 
-from geogp.models.families.exact_gp import ExactGP, ExactSettings, fit_exact
+from geogp.models.fit_settings import FitSettings
+from geogp.models.fitting import recorded_steps
+from geogp.models.fitting.recorded_steps import cuda_graph
+from geogp.models.fitting.training_loop import fit
 from geogp.models.joint.joint_law import effective_rank, joint_posterior
-from geogp.models.training import recorded_steps
-from geogp.models.training.recorded_steps import cuda_graph
-from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import fit
+from geogp.models.papers.deep_basis.exact_gp import ExactGP, ExactSettings, fit_exact
 
 launches, device = load("speed.launches"), load("speed.second_device")
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from benchmark_scripts import load
 
-from geogp.models.core.lowrank import LowRankGP
-from geogp.models.training import recorded_steps, training_loop
-from geogp.models.training.schedule import FitSettings
+from geogp.models.fit_settings import FitSettings
+from geogp.models.fitting import recorded_steps, training_loop
+from geogp.models.process.lowrank import LowRankGP
 
 launches, device = load("speed.launches"), load("speed.second_device")
 

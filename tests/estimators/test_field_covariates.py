@@ -7,7 +7,7 @@ from sklearn.base import clone
 
 from geogp import DeepBasisGP, FieldGP, RequestError, load_model, split
 from geogp.errors import DataError
-from geogp.models.core.architecture import Architecture
+from geogp.models.process.architecture import Architecture
 
 PLAIN = {"x": "east", "y": "north", "crs": None}
 SLOPE = 0.5

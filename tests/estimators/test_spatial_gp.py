@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from geogp import CountGP, DeepBasisGP, FieldGP, KernelGP, evaluate, list_models, load_model, split
 from geogp.errors import DataError, RequestError
 from geogp.geodata.simulation.simulated_tiles import simple_region
-from geogp.models.training.few_rows import FEW_ROWS
+from geogp.models.fitting.few_rows import FEW_ROWS
 
 PLAIN = {"x": "east", "y": "north", "crs": None}
 

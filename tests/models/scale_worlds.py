@@ -4,9 +4,9 @@ import numpy as np
 import torch
 
 from geogp.models.catalogue.build_model import build
-from geogp.models.core.architecture import Architecture
-from geogp.models.core.lowrank import LowRankGP, Rows
-from geogp.models.training.training_data import Data
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.lowrank import LowRankGP, Rows
+from geogp.models.process.training_data import Data
 
 SIZES = Architecture(d=2, r=10, dtype="float64")
 

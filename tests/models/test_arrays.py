@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from geogp.errors import DataError
-from geogp.models.core.arrays import as_floats
+from geogp.models.numerics.arrays import as_floats
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from sklearn.gaussian_process.kernels import RBF
 from torch.func import functional_call
 
 from geogp.errors import NumericalError
-from geogp.models.bases.basis_functions import (
+from geogp.models.numerics.products import squared_norms
+from geogp.models.process.basis_functions import (
     Backbone,
     DenseBasis,
     DriftBasis,
@@ -17,8 +18,7 @@ from geogp.models.bases.basis_functions import (
     NetworkBasis,
     checked_residual,
 )
-from geogp.models.bases.rbf import rbf
-from geogp.models.core.products import squared_norms
+from geogp.models.process.rbf import rbf
 
 HYPER = {"lengthscale": np.array([0.4, 1.3]), "variance": 1.7, "jitter": 1e-5}
 
@@ -119,7 +119,7 @@ class TestInducingBasis:
 
     def test_a_basis_above_its_kernel_is_refused(self, caplog):
         variance = torch.tensor(2.0, dtype=torch.float64)
-        with caplog.at_level(logging.INFO, "geogp.models.bases.basis_functions"):
+        with caplog.at_level(logging.INFO, "geogp.models.process.basis_functions"):
             kept = checked_residual(torch.tensor([0.5, -1.9e-5, 0.0]).double(), variance)
         np.testing.assert_array_equal(kept, [0.5, 0, 0])
         assert "1 residual variances are set to 0" in caplog.text

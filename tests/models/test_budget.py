@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from geogp.errors import RequestError
+from geogp.models.catalogue import budget
+from geogp.models.catalogue.budget import MAX_RANK, rank_for
 from geogp.models.catalogue.build_model import build
-from geogp.models.core.architecture import Architecture
-from geogp.models.training import budget
-from geogp.models.training.budget import MAX_RANK, rank_for
-from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_data import Data
+from geogp.models.fit_settings import FitSettings
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.training_data import Data
 
 SETTINGS = FitSettings(epochs=2, batch=1000, optimiser="lbfgs")
 

@@ -8,25 +8,29 @@ import pytest
 import torch
 
 from geogp.errors import DataError, RequestError
-from geogp.models.bases.basis_functions import DenseBasis, InducingBasis, NetworkBasis
-from geogp.models.bases.tangents import LastLayerBasis
 from geogp.models.catalogue.build_model import CATALOGUE, build, find_spec
 from geogp.models.catalogue.storage import load_model, save_model
-from geogp.models.core.architecture import Architecture
-from geogp.models.core.diagonals import (
+from geogp.models.fitting.steps import PerBatch, WholeData
+from geogp.models.fitting.training_loop import fit
+from geogp.models.options import Weights
+from geogp.models.papers.last_layers.last_layers import LastLayerPosterior
+from geogp.models.papers.last_layers.tangents import LastLayerBasis
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.basis_functions import DenseBasis, InducingBasis, NetworkBasis
+from geogp.models.process.diagonals import (
     Diagonal,
     NystromDiagonal,
     PredictiveDiagonal,
     VarianceCorrection,
 )
-from geogp.models.core.lowrank import Rows
-from geogp.models.core.noise import ConstantNoise, ValidationNoise
-from geogp.models.core.options import Weights
-from geogp.models.core.posteriors import ClosedFormPosterior, PointPosterior, VariationalPosterior
-from geogp.models.families.last_layers import LastLayerPosterior
-from geogp.models.training.steps import PerBatch, WholeData
-from geogp.models.training.training_data import Data
-from geogp.models.training.training_loop import fit
+from geogp.models.process.lowrank import Rows
+from geogp.models.process.noise import ConstantNoise, ValidationNoise
+from geogp.models.process.posteriors import (
+    ClosedFormPosterior,
+    PointPosterior,
+    VariationalPosterior,
+)
+from geogp.models.process.training_data import Data
 
 SIZES = Architecture(d=2, h=6, r=8, blocks=1)
 

@@ -20,12 +20,16 @@ from geogp.distributions.shape_columns import shape_from
 from geogp.distributions.shapes import GAUSSIAN
 from geogp.errors import NumericalError, RequestError
 from geogp.models.catalogue.build_model import CATALOGUE, build
-from geogp.models.core.architecture import Architecture
-from geogp.models.core.lowrank import Rows
-from geogp.models.core.options import Weights
-from geogp.models.families.scale_mixture import BurrProcess, InverseGamma, burr_log_evidence
-from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import fit
+from geogp.models.fit_settings import FitSettings
+from geogp.models.fitting.training_loop import fit
+from geogp.models.options import Weights
+from geogp.models.papers.scale_mixtures.scale_mixture import (
+    BurrProcess,
+    InverseGamma,
+    burr_log_evidence,
+)
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.lowrank import Rows
 
 SCALES = [
     BurrScale(Burr(c, d), n, n * square)

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from geogp.models.catalogue.build_model import CATALOGUE, build
-from geogp.models.core.architecture import Architecture
-from geogp.models.core.lowrank import LowRankGP, Rows
-from geogp.models.core.objectives import Statistics, log_marginal_likelihood
-from geogp.models.core.options import Weights
 from geogp.models.joint.joint_law import effective_rank
+from geogp.models.options import Weights
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.lowrank import LowRankGP, Rows
+from geogp.models.process.objectives import Statistics, log_marginal_likelihood
 
 Floats = np.ndarray
 

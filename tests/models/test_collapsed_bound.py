@@ -6,13 +6,13 @@ import torch
 from scipy import stats
 
 from geogp.models.catalogue.build_model import CATALOGUE
-from geogp.models.core.diagonals import NystromDiagonal, PredictiveDiagonal
-from geogp.models.core.lowrank import LowRankGP, Rows
-from geogp.models.core.objectives import elbo
-from geogp.models.core.options import Weights
-from geogp.models.core.posteriors import ClosedFormPosterior
-from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import fit
+from geogp.models.fit_settings import FitSettings
+from geogp.models.fitting.training_loop import fit
+from geogp.models.options import Weights
+from geogp.models.process.diagonals import NystromDiagonal, PredictiveDiagonal
+from geogp.models.process.lowrank import LowRankGP, Rows
+from geogp.models.process.objectives import elbo
+from geogp.models.process.posteriors import ClosedFormPosterior
 
 Floats = np.ndarray
 

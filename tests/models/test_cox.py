@@ -9,16 +9,16 @@ from scipy import integrate, stats
 from torch import nn
 
 from geogp.errors import DataError, RequestError
-from geogp.models.bases.basis_functions import Basis, Features, squared_norms
 from geogp.models.catalogue.build_model import build
-from geogp.models.core.architecture import Architecture
-from geogp.models.core.objectives import BatchTerms, negative_binomial_elbo, poisson_elbo
-from geogp.models.core.options import Weights
-from geogp.models.families.cox import OFFSET
+from geogp.models.fit_settings import FitSettings
+from geogp.models.fitting.training_loop import fit
 from geogp.models.joint.joint_law import joint_posterior
-from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_data import Data
-from geogp.models.training.training_loop import fit
+from geogp.models.options import Weights
+from geogp.models.papers.counts.cox import OFFSET
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.basis_functions import Basis, Features, squared_norms
+from geogp.models.process.objectives import BatchTerms, negative_binomial_elbo, poisson_elbo
+from geogp.models.process.training_data import Data
 
 NAMES = ["cox", "cox-nb"]
 SIZES = Architecture(

@@ -9,8 +9,8 @@ import torch
 from test_joint_level import dense, exact, grid, make_field
 
 from geogp.errors import RequestError
-from geogp.models.core import memory
-from geogp.models.core.lowrank import Rows
+from geogp.models.fit_settings import FitSettings
+from geogp.models.fitting.training_loop import fit
 from geogp.models.joint import design
 from geogp.models.joint.design import (
     Chosen,
@@ -21,8 +21,8 @@ from geogp.models.joint.design import (
     widest,
 )
 from geogp.models.joint.joint_level import LocalCovariance, joint_level
-from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import fit
+from geogp.models.process import memory
+from geogp.models.process.lowrank import Rows
 
 __all__ = ["exact"]
 

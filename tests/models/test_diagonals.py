@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from geogp.models.bases.basis_functions import Features
-from geogp.models.core.diagonals import Diagonal, NystromDiagonal, VarianceCorrection
-from geogp.models.core.noise import NOISE_FLOOR, ConstantNoise, ValidationNoise
+from geogp.models.process.basis_functions import Features
+from geogp.models.process.diagonals import Diagonal, NystromDiagonal, VarianceCorrection
+from geogp.models.process.noise import NOISE_FLOOR, ConstantNoise, ValidationNoise
 
 
 def _features(rows: np.ndarray, residual: np.ndarray | None = None) -> Features:

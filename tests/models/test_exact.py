@@ -15,16 +15,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from geogp.models.catalogue.build_model import CATALOGUE, build
-from geogp.models.core import lowrank
-from geogp.models.core.architecture import Architecture
-from geogp.models.core.lowrank import LowRankGP, Rows
-from geogp.models.core.objectives import (
+from geogp.models.options import Weights
+from geogp.models.process import lowrank
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.lowrank import LowRankGP, Rows
+from geogp.models.process.objectives import (
     Statistics,
     corrected_log_marginal_likelihood,
     log_marginal_likelihood,
 )
-from geogp.models.core.options import Weights
-from geogp.models.core.posteriors import ClosedFormPosterior, WeightedRows, condition
+from geogp.models.process.posteriors import ClosedFormPosterior, WeightedRows, condition
 
 Floats = np.ndarray
 

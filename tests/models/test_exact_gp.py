@@ -8,9 +8,9 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from geogp.errors import DataError, RequestError
-from geogp.models.core import memory
-from geogp.models.families.exact_gp import ExactGP, ExactSettings, check_rows, fit_exact
-from geogp.models.training.training_data import Data
+from geogp.models.papers.deep_basis.exact_gp import ExactGP, ExactSettings, check_rows, fit_exact
+from geogp.models.process import memory
+from geogp.models.process.training_data import Data
 
 Floats = np.ndarray
 
@@ -62,7 +62,7 @@ class TestAgainstScikitLearn:
     def test_the_prediction_in_the_unit_of_the_target(self, conditioned, dense, monkeypatch):
         model, train = conditioned
         new = _rows(40, seed=1)
-        monkeypatch.setattr("geogp.models.families.exact_gp.CHUNK_ROWS", 7)
+        monkeypatch.setattr("geogp.models.papers.deep_basis.exact_gp.CHUNK_ROWS", 7)
         found = model.predict(new.x)
         mean, sd = dense.predict(_scaled(new, train)[0], return_std=True)
         spread = train.y.std()

@@ -8,8 +8,8 @@ from scipy import sparse
 from scipy.spatial.distance import cdist
 from test_joint_level import grid, make_field
 
-from geogp.models.joint import far_level
-from geogp.models.joint.far_level import NEAR_KM, RANGE_KM, SHARE, far_factor
+from geogp.models.field import far_level
+from geogp.models.field.far_level import NEAR_KM, RANGE_KM, SHARE, far_factor
 from geogp.models.joint.joint_level import joint_level
 
 SIDE = 6

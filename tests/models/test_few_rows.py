@@ -11,11 +11,9 @@ from geogp.distributions.shapes import GAUSSIAN
 from geogp.errors import DataError
 from geogp.models.catalogue.build_model import build
 from geogp.models.catalogue.storage import load_model, read_tensors, save_model, write_tensors
-from geogp.models.core.architecture import Architecture
-from geogp.models.joint.joint_law import two_variances
-from geogp.models.joint.joint_level import joint_level
-from geogp.models.training import few_rows
-from geogp.models.training.few_rows import (
+from geogp.models.fit_settings import FitSettings
+from geogp.models.fitting import few_rows
+from geogp.models.fitting.few_rows import (
     FEW_PLACES,
     FEW_ROWS,
     are_few,
@@ -23,9 +21,11 @@ from geogp.models.training.few_rows import (
     widen,
     width_factor,
 )
-from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_data import Data
-from geogp.models.training.training_loop import fit
+from geogp.models.fitting.training_loop import fit
+from geogp.models.joint.joint_law import two_variances
+from geogp.models.joint.joint_level import joint_level
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.training_data import Data
 
 SETTINGS = FitSettings(epochs=1, batch=32)
 

@@ -7,9 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geogp.models.catalogue.build_model import build
-from geogp.models.core.architecture import Architecture
-from geogp.models.core.lowrank import Rows
-from geogp.models.core.options import Weights
 from geogp.models.field import field_model as field
 from geogp.models.field import per_place
 from geogp.models.field.field_rows import (
@@ -22,6 +19,9 @@ from geogp.models.field.field_rows import (
     place_arrays,
 )
 from geogp.models.field.vecchia import NO_ROW
+from geogp.models.options import Weights
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.lowrank import Rows
 
 
 @given(st.integers(1, 9), st.integers(1, 7), st.integers(1, 6), st.integers(0, 999))

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from geogp.models.core.posteriors import VariationalPosterior
-from geogp.models.core.products import squared_norms
 from geogp.models.field.measurement import MeasurementLaw
 from geogp.models.field.tile_process import TileProcess
+from geogp.models.numerics.products import squared_norms
+from geogp.models.process.posteriors import VariationalPosterior
 
 
 def _drawn(*shape: int) -> Tensor:

@@ -10,10 +10,8 @@ from scipy.special import expit
 
 from geogp.errors import DataError, NumericalError, RequestError
 from geogp.models.catalogue.build_model import CATALOGUE, build
-from geogp.models.core import lowrank
-from geogp.models.core.architecture import Architecture
-from geogp.models.core.lowrank import LowRankGP, Rows
-from geogp.models.core.options import Weights
+from geogp.models.fit_settings import FitSettings
+from geogp.models.fitting.training_loop import fit
 from geogp.models.joint.joint_law import (
     JointPosterior,
     effective_rank,
@@ -21,9 +19,11 @@ from geogp.models.joint.joint_law import (
     leading_components,
     two_variances,
 )
-from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_data import Data
-from geogp.models.training.training_loop import fit
+from geogp.models.options import Weights
+from geogp.models.process import lowrank
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.lowrank import LowRankGP, Rows
+from geogp.models.process.training_data import Data
 
 Floats = np.ndarray
 

@@ -9,17 +9,17 @@ from scipy import sparse
 
 from geogp.errors import DataError, RequestError
 from geogp.models.catalogue.build_model import build
-from geogp.models.core.architecture import Architecture
-from geogp.models.core.lowrank import Rows
-from geogp.models.core.posteriors import VariationalPosterior
 from geogp.models.field import tile_sequence, vecchia
 from geogp.models.field.field_model import FieldNetwork
 from geogp.models.field.predictive_law import no_law
+from geogp.models.fit_settings import FitSettings
+from geogp.models.fitting.training_loop import fit
 from geogp.models.joint.joint_law import joint_posterior
 from geogp.models.joint.joint_level import JointLevel, joint_level
-from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_data import Data
-from geogp.models.training.training_loop import fit
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.lowrank import Rows
+from geogp.models.process.posteriors import VariationalPosterior
+from geogp.models.process.training_data import Data
 from geogp.runs.questions.area_levels import median_sds
 
 SIZES = Architecture(d=3, h=6, r=5, blocks=1, dtype="float64", units=(6.0, 6.0, 4.0))
@@ -563,7 +563,7 @@ class TestRefusals:
                 level.sum_variances(weights)
 
     def test_too_little_memory(self, monkeypatch, train, make_model):
-        monkeypatch.setattr("geogp.models.core.memory.available_bytes", lambda _: 3_000_000)
+        monkeypatch.setattr("geogp.models.process.memory.available_bytes", lambda _: 3_000_000)
         with pytest.raises(RequestError, match=r"joint level of 16 tiles needs about .* GB"):
             joint_level(make_field(4, 30), None, grid(4))
         model = make_model("vbll", dtype="float64")

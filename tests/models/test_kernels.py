@@ -12,8 +12,8 @@ from scipy import integrate, stats
 from torch.func import functional_call
 
 from geogp.errors import RequestError
-from geogp.models.bases.expectations import ERF_GAIN, TANH_GAIN, arcsine, relu
-from geogp.models.bases.kernels import (
+from geogp.models.papers.mixed_nystrom.expectations import ERF_GAIN, TANH_GAIN, arcsine, relu
+from geogp.models.papers.mixed_nystrom.kernels import (
     PROPORTION_PRIOR,
     VARIANCE_PRIOR,
     MixedKernel,

@@ -12,13 +12,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from geogp.errors import RequestError
-from geogp.models.bases import tangents
-from geogp.models.bases.tangents import Mlp, Tangents
 from geogp.models.catalogue.build_model import build
-from geogp.models.core.architecture import Architecture
-from geogp.models.core.lowrank import LowRankGP
-from geogp.models.families import last_layers as rich
-from geogp.models.families.last_layers import (
+from geogp.models.fit_settings import FitSettings
+from geogp.models.fitting.training_loop import fit
+from geogp.models.joint.joint_law import joint_posterior
+from geogp.models.papers.last_layers import last_layers as rich
+from geogp.models.papers.last_layers import tangents
+from geogp.models.papers.last_layers.last_layers import (
     Enrichment,
     enrich,
     parameters_before_the_last,
@@ -26,10 +26,10 @@ from geogp.models.families.last_layers import (
     row_factor,
     rows_for,
 )
-from geogp.models.joint.joint_law import joint_posterior
-from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_data import Data
-from geogp.models.training.training_loop import fit
+from geogp.models.papers.last_layers.tangents import Mlp, Tangents
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.lowrank import LowRankGP
+from geogp.models.process.training_data import Data
 
 Floats = np.ndarray
 

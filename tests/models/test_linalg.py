@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from geogp.errors import NumericalError
-from geogp.models.core.linalg import jittered_cholesky
+from geogp.models.numerics.linalg import jittered_cholesky
 
 
 def _semidefinite(r: int, scale: float) -> torch.Tensor:
@@ -30,7 +30,7 @@ def test_factor_of_the_matrix_plus_relative_jitter(jitter, scale, caplog):
 def test_jitter_rises_by_tens_and_says_so(caplog):
     # The least relative jitter that makes this matrix definite is 4.0004e-4.
     K = torch.diag(torch.tensor([1.0, 1.0, 1.0, -3e-4], dtype=torch.float64))
-    with caplog.at_level(logging.WARNING, "geogp.models.core.linalg"):
+    with caplog.at_level(logging.WARNING, "geogp.models.numerics.linalg"):
         L, used = jittered_cholesky(K, 1e-6)
     assert used == pytest.approx(1e-3)
     said = [record.getMessage().rpartition(" ")[2] for record in caplog.records]

@@ -7,17 +7,21 @@ import pytest
 import torch
 
 from geogp.errors import DataError, RequestError
-from geogp.models.bases.basis_functions import InducingBasis
 from geogp.models.catalogue.build_model import CATALOGUE, build
-from geogp.models.core import lowrank
-from geogp.models.core.architecture import Architecture
-from geogp.models.core.diagonals import NystromDiagonal, VarianceCorrection
-from geogp.models.core.lowrank import LowRankGP
-from geogp.models.core.noise import ValidationNoise
-from geogp.models.core.posteriors import ClosedFormPosterior, PointPosterior, VariationalPosterior
-from geogp.models.families.last_layers import LastLayerPosterior
-from geogp.models.training.training_data import Data
-from geogp.models.training.training_loop import fit
+from geogp.models.fitting.training_loop import fit
+from geogp.models.papers.last_layers.last_layers import LastLayerPosterior
+from geogp.models.process import lowrank
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.basis_functions import InducingBasis
+from geogp.models.process.diagonals import NystromDiagonal, VarianceCorrection
+from geogp.models.process.lowrank import LowRankGP
+from geogp.models.process.noise import ValidationNoise
+from geogp.models.process.posteriors import (
+    ClosedFormPosterior,
+    PointPosterior,
+    VariationalPosterior,
+)
+from geogp.models.process.training_data import Data
 
 DTYPES = ["float32", "float64"]
 

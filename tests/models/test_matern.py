@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.special import gamma, kv
 
-from geogp.models.bases.matern import LEAST_SMOOTHNESS, LOW, MOST_SMOOTHNESS, matern
+from geogp.models.process.matern import LEAST_SMOOTHNESS, LOW, MOST_SMOOTHNESS, matern
 
 
 def _number(value: float) -> torch.Tensor:

@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from geogp.errors import RequestError
-from geogp.models.core import devices, memory
-from geogp.models.core.architecture import Architecture
-from geogp.models.core.memory import available_bytes, check_memory, fit_bytes
+from geogp.models.numerics import devices
+from geogp.models.process import memory
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.memory import available_bytes, check_memory, fit_bytes
 
 pytestmark = pytest.mark.trial
 
@@ -20,10 +21,10 @@ import sys
 from pathlib import Path
 import numpy as np
 from geogp.models.catalogue.build_model import build
-from geogp.models.core.architecture import Architecture
-from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import fit
-from geogp.models.training.training_data import Data
+from geogp.models.process.architecture import Architecture
+from geogp.models.fit_settings import FitSettings
+from geogp.models.fitting.training_loop import fit
+from geogp.models.process.training_data import Data
 
 name, n, r, batch = sys.argv[1], *map(int, sys.argv[2:])
 random = np.random.default_rng(0)
@@ -75,13 +76,14 @@ LEVEL_PROGRAM = """
 import ctypes, sys
 from pathlib import Path
 import numpy as np
-from geogp.models.joint import joint_level as levels, tile_level
-from geogp.models.core.architecture import Architecture
+from geogp.models.field import tile_level
+from geogp.models.joint import joint_level as levels
+from geogp.models.process.architecture import Architecture
 from geogp.models.catalogue.build_model import build
-from geogp.models.core.memory import level_bytes
-from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import fit
-from geogp.models.training.training_data import Data
+from geogp.models.process.memory import level_bytes
+from geogp.models.fit_settings import FitSettings
+from geogp.models.fitting.training_loop import fit
+from geogp.models.process.training_data import Data
 
 random = np.random.default_rng(0)
 places = random.uniform(-1, 1, (200, 2)).repeat(5, axis=0)

@@ -13,8 +13,6 @@ from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError, NumericalError
 from geogp.models.catalogue.build_model import build
 from geogp.models.catalogue.storage import load_model, read_tensors, save_model, write_tensors
-from geogp.models.core.architecture import Architecture
-from geogp.models.core.threads import threads_of
 from geogp.models.field import field_model, near_network
 from geogp.models.field.field_model import FieldNetwork
 from geogp.models.field.near_network import HIDDEN, MEMBERS, WEIGHTS, NearNetworks
@@ -28,9 +26,11 @@ from geogp.models.field.predictive_law import (
     pooled_law,
     with_prediction,
 )
-from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_data import Data
-from geogp.models.training.training_loop import fit
+from geogp.models.fit_settings import FitSettings
+from geogp.models.fitting.training_loop import fit
+from geogp.models.numerics.threads import threads_of
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.training_data import Data
 
 INPUTS, COLUMNS = 2, 2 + 3 + SUMMARIES
 

@@ -10,8 +10,6 @@ from scipy.spatial import KDTree
 from test_joint_level import exact, grid, make_field
 
 from geogp.models.catalogue.build_model import build
-from geogp.models.core.architecture import Architecture
-from geogp.models.core.lowrank import Rows
 from geogp.models.field import field_process
 from geogp.models.field import left_out as leaving
 from geogp.models.field.field_model import FieldNetwork
@@ -26,9 +24,11 @@ from geogp.models.field.near_rows import (
     without_rows,
 )
 from geogp.models.field.vecchia import NO_ROW, NearSites, distance_to_others, whiten
-from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_data import Data
-from geogp.models.training.training_loop import fit
+from geogp.models.fit_settings import FitSettings
+from geogp.models.fitting.training_loop import fit
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.lowrank import Rows
+from geogp.models.process.training_data import Data
 
 __all__ = ["exact"]
 

@@ -11,7 +11,7 @@ import torch
 from test_kernels import with_values
 
 from geogp.errors import RequestError
-from geogp.models.bases.kernels import NetworkKernel
+from geogp.models.papers.mixed_nystrom.kernels import NetworkKernel
 
 X = torch.tensor([[0.1, -0.4], [0.5, 0.5], [-0.5, 0.3], [0.2, -0.4]], dtype=torch.float64)
 ACTIVATIONS = {"erf": torch.erf, "relu": torch.relu}

@@ -10,7 +10,9 @@ import torch
 from scipy import stats
 
 from geogp.errors import RequestError
-from geogp.models.core.objectives import (
+from geogp.models.fitting.steps import PerBatch
+from geogp.models.options import Weights
+from geogp.models.process.objectives import (
     BatchObjective,
     BatchTerms,
     corrected_elbo,
@@ -20,8 +22,6 @@ from geogp.models.core.objectives import (
     ppgp,
     squared_error,
 )
-from geogp.models.core.options import Weights
-from geogp.models.training.steps import PerBatch
 
 Floats = np.ndarray
 N = 77

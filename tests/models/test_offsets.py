@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.gaussian_process.kernels import RBF
 
-from geogp.models.bases.rbf import rbf
+from geogp.models.process.rbf import rbf
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e3, 1e6, 1e8])

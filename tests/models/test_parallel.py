@@ -12,14 +12,14 @@ import torch
 from geogp.errors import RequestError
 from geogp.models.catalogue.build_model import CATALOGUE, build
 from geogp.models.catalogue.storage import load_model, read_tensors
-from geogp.models.core.architecture import Architecture
-from geogp.models.core.lowrank import Rows
-from geogp.models.training import parallel
-from geogp.models.training.schedule import FitSettings
-from geogp.models.training.steps import Part
-from geogp.models.training.teams import Team, current_team
-from geogp.models.training.training_data import Data
-from geogp.models.training.training_loop import fit
+from geogp.models.fit_settings import FitSettings
+from geogp.models.fitting import parallel
+from geogp.models.fitting.steps import Part
+from geogp.models.fitting.training_loop import fit
+from geogp.models.numerics.teams import Team, current_team
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.lowrank import Rows
+from geogp.models.process.training_data import Data
 
 PROGRAM = '''
 """Fit what the cases say, and tell how it went; run by each process."""
@@ -28,13 +28,13 @@ from pathlib import Path
 import numpy as np
 import torch
 from geogp.errors import GeogpError
-from geogp.models.core.architecture import Architecture
+from geogp.models.process.architecture import Architecture
 from geogp.models.catalogue.build_model import build
-from geogp.models.training.parallel import team
-from geogp.models.training.schedule import FitSettings
+from geogp.models.fitting.parallel import team
+from geogp.models.fit_settings import FitSettings
 from geogp.models.catalogue.storage import save_model
-from geogp.models.training.training_loop import fit
-from geogp.models.training.training_data import Data
+from geogp.models.fitting.training_loop import fit
+from geogp.models.process.training_data import Data
 
 def run(folder):
     rows = np.load(folder / "rows.npz")

@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.cluster import KMeans
 
-from geogp.models.bases.placement import place_anchors
+from geogp.models.process.placement import place_anchors
 
 PLACEMENTS = ["kmeans", "farthest", "uniform"]
 

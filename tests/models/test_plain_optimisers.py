@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from geogp.models.training.optimisers import LBFGS, AdamW
+from geogp.models.fitting.optimisers import LBFGS, AdamW
 
 FIT = """
 import sys

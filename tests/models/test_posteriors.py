@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal, kl_divergence
 
-from geogp.models.core.noise import ConstantNoise
-from geogp.models.core.posteriors import VariationalPosterior
+from geogp.models.process.noise import ConstantNoise
+from geogp.models.process.posteriors import VariationalPosterior
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from geogp.models.core.lowrank import LowRankGP, Rows
-from geogp.models.core.noise import NOISE_FLOOR
-from geogp.models.core.objectives import dppgp, elbo, ppgp
-from geogp.models.core.options import Weights
-from geogp.models.training.steps import PerBatch
+from geogp.models.fitting.steps import PerBatch
+from geogp.models.options import Weights
+from geogp.models.process.lowrank import LowRankGP, Rows
+from geogp.models.process.noise import NOISE_FLOOR
+from geogp.models.process.objectives import dppgp, elbo, ppgp
 
 with warnings.catch_warnings():  # GPyTorch still compiles by torch.jit.script
     warnings.simplefilter("ignore", DeprecationWarning)

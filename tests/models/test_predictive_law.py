@@ -20,9 +20,8 @@ from geogp.distributions.sinh_arcsinh import (
 from geogp.errors import DataError, NumericalError
 from geogp.models.catalogue.build_model import build
 from geogp.models.catalogue.storage import load_model, read_tensors, save_model, write_tensors
-from geogp.models.core.architecture import Architecture
-from geogp.models.core.lowrank import Rows
 from geogp.models.field import left_out
+from geogp.models.field.far_level import far_level
 from geogp.models.field.field_model import FieldNetwork
 from geogp.models.field.predictive_law import (
     DISTANCE,
@@ -33,7 +32,8 @@ from geogp.models.field.predictive_law import (
     fit_law,
     no_law,
 )
-from geogp.models.joint.far_level import far_level
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.lowrank import Rows
 
 # By 1, two covariates and their squares: location, log scale, skewness and log tail weight.
 BY_BOTH = np.array(

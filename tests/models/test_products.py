@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from geogp.models.core import products
-from geogp.models.core.elementwise import FLOORS, exponential_
-from geogp.models.core.linalg import inverse_cholesky, jittered_inverse_cholesky
+from geogp.models.numerics import products
+from geogp.models.numerics.elementwise import FLOORS, exponential_
+from geogp.models.numerics.linalg import inverse_cholesky, jittered_inverse_cholesky
 
 
 @pytest.fixture(params=[1, 4, 64])

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from geogp.errors import NumericalError
-from geogp.models.bases.rbf import rbf_features
-from geogp.models.core import products
-from geogp.models.core.linalg import jittered_cholesky
+from geogp.models.numerics import products
+from geogp.models.numerics.linalg import jittered_cholesky
+from geogp.models.process.rbf import rbf_features
 
 DIMENSIONS = [2, 20]
 """On either side of the width at which products are taken another way."""

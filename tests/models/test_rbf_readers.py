@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from geogp.models.bases import rbf_readers as readers
-from geogp.models.bases.rbf import Whitening
-from geogp.models.bases.rbf_readers import CachedReader, interpolation, product_error
+from geogp.models.process import rbf_readers as readers
+from geogp.models.process.rbf import Whitening
+from geogp.models.process.rbf_readers import CachedReader, interpolation, product_error
 
 SEARCHES = readers.searches
 

@@ -9,11 +9,11 @@ from scipy.special import expit
 
 from geogp.distributions.prediction import Prediction
 from geogp.models.catalogue.build_model import build
-from geogp.models.core.architecture import Architecture
-from geogp.models.core.options import Weights
-from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_data import Data
-from geogp.models.training.training_loop import fit
+from geogp.models.fit_settings import FitSettings
+from geogp.models.fitting.training_loop import fit
+from geogp.models.options import Weights
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.training_data import Data
 
 pytestmark = pytest.mark.trial
 

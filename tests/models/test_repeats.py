@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from geogp.models.catalogue.build_model import CATALOGUE, build
-from geogp.models.core.architecture import Architecture
-from geogp.models.core.lowrank import LowRankGP, Rows
-from geogp.models.core.options import Weights
-from geogp.models.training.schedule import FitSettings
-from geogp.models.training.steps import ByInputs, PerBatch
-from geogp.models.training.training_data import Data
-from geogp.models.training.training_loop import fit
+from geogp.models.fit_settings import FitSettings
+from geogp.models.fitting.steps import ByInputs, PerBatch
+from geogp.models.fitting.training_loop import fit
+from geogp.models.options import Weights
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.lowrank import LowRankGP, Rows
+from geogp.models.process.training_data import Data
 
 NAMES = sorted(
     name

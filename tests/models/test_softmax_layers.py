@@ -6,12 +6,12 @@ import torch
 from scipy import stats
 
 from geogp.models.catalogue.build_model import build
-from geogp.models.core.architecture import Architecture
-from geogp.models.families.categorical import LOGIT_NOISE
-from geogp.models.families.softmax_layers import RIDGE, StudentReadout
-from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_data import Data
-from geogp.models.training.training_loop import fit
+from geogp.models.fit_settings import FitSettings
+from geogp.models.fitting.training_loop import fit
+from geogp.models.papers.classes.categorical import LOGIT_NOISE
+from geogp.models.papers.classes.softmax_layers import RIDGE, StudentReadout
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.training_data import Data
 
 SIZES = Architecture(d=2, h=8, r=4, blocks=2, classes=3, dtype="float64")
 RNG = np.random.default_rng(0)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import geogp
-from geogp.models.core.threads import (
+from geogp.models.numerics.threads import (
     aside,
     chunks,
     in_threads,

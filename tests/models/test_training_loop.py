@@ -12,18 +12,18 @@ import pytest
 import torch
 
 from geogp.errors import DataError, NumericalError, RequestError
-from geogp.models.bases.nystrom import AnchorBasis
 from geogp.models.catalogue.build_model import CATALOGUE, build
 from geogp.models.catalogue.storage import read_tensors, save_model, write_tensors
-from geogp.models.core import lowrank
-from geogp.models.core.architecture import Architecture
-from geogp.models.core.lowrank import LowRankGP
-from geogp.models.core.options import Weights
-from geogp.models.training import training_loop as training
-from geogp.models.training.schedule import FitSettings
-from geogp.models.training.steps import PerBatch, WholeData
-from geogp.models.training.training_data import Data
-from geogp.models.training.training_loop import FitState, fit
+from geogp.models.fit_settings import FitSettings
+from geogp.models.fitting import training_loop as training
+from geogp.models.fitting.steps import PerBatch, WholeData
+from geogp.models.fitting.training_loop import FitState, fit
+from geogp.models.options import Weights
+from geogp.models.papers.mixed_nystrom.nystrom import AnchorBasis
+from geogp.models.process import lowrank
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.lowrank import LowRankGP
+from geogp.models.process.training_data import Data
 
 
 def _history(state: FitState) -> dict[str, Any]:

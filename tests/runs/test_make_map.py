@@ -23,9 +23,9 @@ from geogp.geodata.places.census import read_region
 from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.ookla import read_observations
 from geogp.geodata.tiles.quadkeys import parse_quadkeys
+from geogp.models.catalogue.budget import RankChoice
 from geogp.models.catalogue.storage import load_model
-from geogp.models.core.devices import pick_device
-from geogp.models.training.budget import RankChoice
+from geogp.models.numerics.devices import pick_device
 from geogp.runs.locks import LOCK_FILE
 from geogp.runs.pipeline import fitting
 from geogp.runs.pipeline.make_map import make_map, remake_report

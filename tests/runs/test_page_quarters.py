@@ -26,8 +26,8 @@ from geogp.maps.page.kernel_basis import coarser
 from geogp.maps.page.kernel_error import interpolated, random_places
 from geogp.maps.page.packing import unpack
 from geogp.maps.page.page_quantiles import PAST_LEVELS, unpack_quantiles
-from geogp.models.catalogue.presets import find_preset
 from geogp.models.catalogue.storage import load_model
+from geogp.models.presets import find_preset
 from geogp.records.record_names import LEVEL
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.pipeline.predicting import (

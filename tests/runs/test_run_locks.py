@@ -43,7 +43,7 @@ PAIR = """
 import os, sys
 from dataclasses import replace
 from pathlib import Path
-from geogp.models.catalogue.presets import PRESETS
+from geogp.models.presets import PRESETS
 import geogp.runs.pipeline.drawing, geogp.runs.pipeline.make_map
 from geogp_cli.main import run
 geogp.runs.pipeline.drawing.write_map_figures = lambda *_, **__: None

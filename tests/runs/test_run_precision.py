@@ -12,7 +12,7 @@ from geogp.commands.answers.areas import make_areas
 from geogp.commands.paper_figures import make_figures
 from geogp.commands.run_requests import AreasRequest, FiguresRequest
 from geogp.errors import RequestError
-from geogp.models.core.precision import current_precision
+from geogp.models.numerics.precision import current_precision
 from geogp.runs import open_run as opened
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map

@@ -14,7 +14,7 @@ from msgspec import to_builtins
 from run_worlds import Heard, made_up_run, run_json
 
 from geogp.errors import DataError
-from geogp.models.catalogue.presets import PRESETS
+from geogp.models.presets import PRESETS
 from geogp.records.record_reading import record_of
 from geogp.records.run_record import FileRecord
 from geogp.runs.file_records import RECORDS, damaged_files, files_of_wrong_size, records_of

@@ -5,7 +5,7 @@ import pytest
 from geogp.commands.batch.batch_plan import Execution
 from geogp.commands.run_requests import AreasRequest, ExceedanceRequest, NextRequest
 from geogp.errors import RequestError
-from geogp.models.catalogue.presets import PRESETS
+from geogp.models.presets import PRESETS
 from geogp.runs.settings import MapRequest
 
 

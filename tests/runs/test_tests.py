@@ -17,7 +17,7 @@ from geogp.evaluation.metrics import score
 from geogp.geodata.places.census import read_region
 from geogp.geodata.store.sources import open_source
 from geogp.models.catalogue.storage import load_model
-from geogp.models.families.cox import CoxGP
+from geogp.models.papers.counts.cox import CoxGP
 from geogp.runs.pipeline.make_map import RunResult, make_map, remake_report
 from geogp.runs.settings import MapRequest
 

@@ -297,7 +297,7 @@ def test_every_prediction_passes_through_the_repair(marginal, wide, tmp_path, mo
 
 
 def test_a_budget_is_shared_by_all_folds(wide, tmp_path, monkeypatch):
-    from geogp.models.training.budget import RankChoice
+    from geogp.models.catalogue.budget import RankChoice
     from geogp.runs.pipeline import fitting
 
     asked = []

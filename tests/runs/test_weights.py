@@ -9,9 +9,9 @@ import xarray as xr
 from run_worlds import Heard, run_json
 
 from geogp.errors import DataError
-from geogp.models.catalogue.presets import PRESETS
-from geogp.models.training import fit_plan
-from geogp.models.training.tuning import GRID
+from geogp.models.catalogue import fit_plan
+from geogp.models.fitting.tuning import GRID
+from geogp.models.presets import PRESETS
 from geogp.runs.pipeline.make_map import make_map
 
 pytestmark = pytest.mark.trial

@@ -8,39 +8,39 @@ from typing import Any
 
 import torch
 
-from geogp.models.bases.nystrom import AnchorEvidence, KernelProcess, kernel_prior
 from geogp.models.catalogue import part_makers as parts
-from geogp.models.catalogue.model_names import CLASS_MODELS, MODELS, ModelName
-from geogp.models.core import objectives
-from geogp.models.core.diagonals import (
-    Diagonal,
-    NystromDiagonal,
-    PredictiveDiagonal,
-    VarianceCorrection,
-)
-from geogp.models.core.lowrank import LowRankGP
-from geogp.models.core.noise import ConstantNoise, Noise, ValidationNoise
-from geogp.models.core.posteriors import (
-    ClosedFormPosterior,
-    PointPosterior,
-    Posterior,
-    VariationalPosterior,
-)
-from geogp.models.families import scale_mixture as scales
-from geogp.models.families import softmax_layers as softmax
-from geogp.models.families.categorical import (
+from geogp.models.field.field_model import FieldNetwork
+from geogp.models.field.per_place import PerPlace
+from geogp.models.fitting.steps import PerBatch, Step, WholeData
+from geogp.models.model_names import CLASS_MODELS, MODELS, ModelName
+from geogp.models.papers.classes import softmax_layers as softmax
+from geogp.models.papers.classes.categorical import (
     ClassProcess,
     DrawnBatch,
     StudentClassProcess,
     logit_noise,
     softmax_cross_entropy,
 )
-from geogp.models.families.cox import CoxGP, Dispersion
-from geogp.models.families.last_layers import EnrichedGP, LastLayerGP, LastLayerPosterior
-from geogp.models.families.student_noise import StudentPerBatch
-from geogp.models.field.field_model import FieldNetwork
-from geogp.models.field.per_place import PerPlace
-from geogp.models.training.steps import PerBatch, Step, WholeData
+from geogp.models.papers.counts.cox import CoxGP, Dispersion
+from geogp.models.papers.last_layers.last_layers import EnrichedGP, LastLayerGP, LastLayerPosterior
+from geogp.models.papers.mixed_nystrom.nystrom import AnchorEvidence, KernelProcess, kernel_prior
+from geogp.models.papers.scale_mixtures import scale_mixture as scales
+from geogp.models.papers.student_noise.student_noise import StudentPerBatch
+from geogp.models.process import objectives
+from geogp.models.process.diagonals import (
+    Diagonal,
+    NystromDiagonal,
+    PredictiveDiagonal,
+    VarianceCorrection,
+)
+from geogp.models.process.lowrank import LowRankGP
+from geogp.models.process.noise import ConstantNoise, Noise, ValidationNoise
+from geogp.models.process.posteriors import (
+    ClosedFormPosterior,
+    PointPosterior,
+    Posterior,
+    VariationalPosterior,
+)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from geogp.models.bases.basis_functions import (
+from geogp.models.options import Placement
+from geogp.models.papers.last_layers.tangents import LastLayerBasis, Mlp
+from geogp.models.papers.mixed_nystrom.kernels import Kernel, MixedKernel, NetworkKernel
+from geogp.models.papers.mixed_nystrom.nystrom import AnchorBasis
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.basis_functions import (
     Backbone,
     Basis,
     DenseBasis,
@@ -14,12 +19,7 @@ from geogp.models.bases.basis_functions import (
     InducingBasis,
     NetworkBasis,
 )
-from geogp.models.bases.kernels import Kernel, MixedKernel, NetworkKernel
-from geogp.models.bases.nystrom import AnchorBasis
-from geogp.models.bases.placement import place_anchors
-from geogp.models.bases.tangents import LastLayerBasis, Mlp
-from geogp.models.core.architecture import Architecture
-from geogp.models.core.options import Placement
+from geogp.models.process.placement import place_anchors
 
 
 class PlacementContext(NamedTuple):

@@ -15,10 +15,10 @@ from torch import Tensor
 from geogp.errors import DataError, RequestError
 from geogp.files import write_bytes
 from geogp.models.catalogue.build_model import CATALOGUE, CLASS_CATALOGUE, build
-from geogp.models.core.architecture import Architecture
-from geogp.models.core.lowrank import LowRankGP
-from geogp.models.core.options import DOUBLE
-from geogp.models.core.precision import precision
+from geogp.models.numerics.precision import precision
+from geogp.models.options import DOUBLE
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.lowrank import LowRankGP
 
 FORMAT = "geogp-model-2"
 """Version of the file layout; files with other versions are refused."""

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from geogp.errors import NumericalError
-from geogp.models.bases.matern import LEAST_SMOOTHNESS
-from geogp.models.core.devices import on_device
 from geogp.models.field.tile_process import ROUGH, Form
 from geogp.models.field.vecchia import spacing, time_step
-from geogp.models.training.optimisers import LBFGS
+from geogp.models.fitting.optimisers import LBFGS
+from geogp.models.numerics.devices import on_device
+from geogp.models.process.matern import LEAST_SMOOTHNESS
 
 if TYPE_CHECKING:
     from geogp.models.field.field_model import FieldNetwork

@@ -12,11 +12,6 @@ from torch import Tensor
 
 from geogp.arguments import numbers_of
 from geogp.errors import DataError, RequestError
-from geogp.models.core.architecture import Architecture
-from geogp.models.core.arrays import as_floats, check_devices
-from geogp.models.core.devices import rows_at_once
-from geogp.models.core.lowrank import LowRankGP, Rows
-from geogp.models.core.posteriors import VariationalPosterior
 from geogp.models.field.field_rows import HeldRows, RowTerms, with_providers
 from geogp.models.field.measurement import MeasurementLaw
 from geogp.models.field.near_network import NearNetworks
@@ -35,7 +30,12 @@ from geogp.models.field.vecchia import (
     earlier_rows,
     near_places,
 )
-from geogp.models.training.steps import CHUNK
+from geogp.models.fitting.steps import CHUNK
+from geogp.models.numerics.arrays import as_floats, check_devices
+from geogp.models.numerics.devices import rows_at_once
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.lowrank import LowRankGP, Rows
+from geogp.models.process.posteriors import VariationalPosterior
 
 Floats = NDArray[np.float64]
 

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.linalg import solve_triangular
 
-from geogp.models.core.devices import on_device
-from geogp.models.core.lowrank import Rows
 from geogp.models.field.vecchia import NO_ROW, Indices, Sites, factor_of
+from geogp.models.numerics.devices import on_device
+from geogp.models.process.lowrank import Rows
 
 Shapes = Sequence[tuple[int, ...]]
 

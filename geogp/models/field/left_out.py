@@ -8,12 +8,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from geogp.models.core.devices import on_device
-from geogp.models.core.lowrank import Rows
-from geogp.models.core.posteriors import Information, posterior_of
-from geogp.models.core.threads import in_threads
 from geogp.models.field.near_rows import Conditional, WeightPosterior, given_rows, near_rows
 from geogp.models.field.vecchia import NO_ROW, NearSites
+from geogp.models.numerics.devices import on_device
+from geogp.models.numerics.threads import in_threads
+from geogp.models.process.lowrank import Rows
+from geogp.models.process.posteriors import Information, posterior_of
 
 if TYPE_CHECKING:
     from geogp.models.field.field_model import FieldNetwork

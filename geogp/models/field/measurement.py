@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from geogp.models.core.noise import NOISE_FLOOR, Noise
+from geogp.models.process.noise import NOISE_FLOOR, Noise
 
 FLOOR_START, SINGLE_START = 0.2, 0.5
 """Start values of the two terms of the variance, for a standardised target."""

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm, silu
 
 from geogp.errors import NumericalError
-from geogp.models.core.threads import chunks, in_threads, threads_of
 from geogp.models.field.near_summaries import (
     AFTER,
     BEFORE,
@@ -32,7 +31,8 @@ from geogp.models.field.predictive_law import (
     no_law,
     pooled_law,
 )
-from geogp.models.training.optimisers import AdamW
+from geogp.models.fitting.optimisers import AdamW
+from geogp.models.numerics.threads import chunks, in_threads, threads_of
 
 if TYPE_CHECKING:
     from geogp.models.field.field_model import FieldNetwork

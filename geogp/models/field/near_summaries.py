@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.spatial import KDTree
 
-from geogp.models.core.threads import chunks, in_threads
 from geogp.models.field.tile_process import SAME_TILE_KM
+from geogp.models.numerics.threads import chunks, in_threads
 
 NEAREST = (4, 16, 64)
 """Numbers of nearest other tiles."""

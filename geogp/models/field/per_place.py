@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from geogp.distributions.prediction import Prediction
-from geogp.models.core.lowrank import Rows
-from geogp.models.core.objectives import elbo, whitened_elbo
-from geogp.models.core.options import Weights
-from geogp.models.core.threads import in_threads
 from geogp.models.field.field_model import FieldNetwork
 from geogp.models.field.field_rows import BlockRows, Shapes, flat_on_device, padded, place_arrays
 from geogp.models.field.vecchia import NO_ROW, Indices
-from geogp.models.training.steps import Part, Step
+from geogp.models.fitting.steps import Part, Step
+from geogp.models.numerics.threads import in_threads
+from geogp.models.options import Weights
+from geogp.models.process.lowrank import Rows
+from geogp.models.process.objectives import elbo, whitened_elbo
 
 GROUP = 16
 """Number of neighbouring places in one group; the places of a group share conditioning rows."""

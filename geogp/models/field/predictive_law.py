@@ -18,7 +18,7 @@ from geogp.distributions.sinh_arcsinh import (
     shape_of,
 )
 from geogp.errors import NumericalError
-from geogp.models.training.optimisers import LBFGS
+from geogp.models.fitting.optimisers import LBFGS
 
 COVARIATES = (
     "log tests",

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import hardtanh, softplus
 
-from geogp.models.bases.matern import LEAST_SMOOTHNESS, MOST_SMOOTHNESS, matern
-from geogp.models.core.devices import on_device
-from geogp.models.core.elementwise import exponential_
+from geogp.models.numerics.devices import on_device
+from geogp.models.numerics.elementwise import exponential_
+from geogp.models.process.matern import LEAST_SMOOTHNESS, MOST_SMOOTHNESS, matern
 
 SILLS = (0.05, 0.1, 0.05, 0.02)
 RANGES_KM = (3.0, 1.5)

@@ -28,12 +28,12 @@ import torch
 from numpy.typing import NDArray
 
 from geogp.errors import RequestError
-from geogp.models.core.devices import WORD
-from geogp.models.core.memory import refuse_above
-from geogp.models.core.options import CANDIDATES
-from geogp.models.core.threads import chunks, in_threads
+from geogp.models.fitting.steps import CHUNK
 from geogp.models.joint.joint_level import JointLevel, LocalCovariance
-from geogp.models.training.steps import CHUNK
+from geogp.models.numerics.devices import WORD
+from geogp.models.numerics.threads import chunks, in_threads
+from geogp.models.options import CANDIDATES
+from geogp.models.process.memory import refuse_above
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import torch
 
-from geogp.models.core.precision import current_precision
-from geogp.models.core.precision import precision as computing_in
+from geogp.models.numerics.precision import current_precision
+from geogp.models.numerics.precision import precision as computing_in
 
 
 @contextmanager

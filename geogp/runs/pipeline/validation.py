@@ -25,8 +25,8 @@ from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.tiles.parquet_files import MAX_TABLE_BYTES
 from geogp.geodata.tiles.quadkeys import format_quadkeys
 from geogp.geodata.tiles.quarters import quarter_label
-from geogp.models.core.options import Weights
 from geogp.models.joint.area_means import AreaMeans
+from geogp.models.options import Weights
 from geogp.records.repair_records import RepairedFold
 from geogp.records.run_record import FoldRecord, PartCounts, Strata
 from geogp.runs.pipeline.areas_check import area_means

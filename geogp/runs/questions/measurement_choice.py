@@ -15,7 +15,6 @@ from geogp.errors import RequestError, named, quoted
 from geogp.geodata.places.region import Tiles
 from geogp.geodata.tiles.quadkeys import tile_bounds
 from geogp.maps.target_quantities import quantity_of
-from geogp.models.core.threads import aside
 from geogp.models.joint.design import (
     Chosen,
     LevelCovariance,
@@ -24,6 +23,7 @@ from geogp.models.joint.design import (
     covariance_of,
     widest,
 )
+from geogp.models.numerics.threads import aside
 from geogp.runs.pipeline.drawing import tests_on
 from geogp.runs.questions.question_types import ChoiceQuestion
 from geogp.runs.reopen import Reopened

@@ -17,7 +17,7 @@ from geogp.choices import (
 from geogp.errors import RequestError
 from geogp.geodata.places.region_choice import crs_for
 from geogp.geodata.tiles.quarters import parse_quarters
-from geogp.models.core.options import CANDIDATES
+from geogp.models.options import CANDIDATES
 from geogp.records.record_names import QUESTIONS
 from geogp.runs.settings import MAX_TILES
 

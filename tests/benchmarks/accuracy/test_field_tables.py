@@ -10,7 +10,7 @@ from benchmark_scripts import load, run, told
 from scipy import stats
 
 from geogp.evaluation.simultaneous_coverage import ClassReport
-from geogp.models.catalogue.presets import FIELD_PRESETS
+from geogp.models.presets import FIELD_PRESETS
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 from benchmark_scripts import load, started
 from shapely.geometry import box
 
-from geogp.models.catalogue.presets import find_preset
+from geogp.models.presets import find_preset
 
 BOXES = {"RI": box(-71.6, 41.4, -71.4, 41.55), "DC": box(-77.02, 38.9, -77.0, 38.92)}
 CASE = "RI:dbk-silu:quick:1:13"

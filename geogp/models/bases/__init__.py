@@ -1,1 +1,0 @@
-"""Basis functions and their kernels."""

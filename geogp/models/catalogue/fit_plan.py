@@ -1,0 +1,103 @@
+"""The plan of one fit, and functions that build and train its model."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+import torch
+
+from geogp.choices import AVERAGE
+from geogp.models.catalogue.build_model import Scaling, build
+from geogp.models.fitting.few_rows import are_few, check_places, count_places, widen
+from geogp.models.fitting.training_loop import FitState, Progress, fit
+from geogp.models.model_names import find_model
+from geogp.models.presets import Preset
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.lowrank import LowRankGP
+from geogp.models.process.memory import check_memory
+from geogp.models.process.training_data import Data
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class FitPlan:
+    """All choices of a fit except its rows.
+
+    The preset has the values of this fit; rank and width are those of `sizes`. `scaling` is that of
+    `build`.
+    """
+
+    model: str
+    preset: Preset
+    sizes: Architecture
+    device: torch.device
+    scaling: Scaling = "none"
+
+    def build(self, rows: Data, warn: Tell | None = None) -> LowRankGP:
+        """Return the untrained model on `device`; `warn` is called with warnings about the rows.
+
+        Raises the errors of `build_model.build`, and RequestError if there is not enough memory.
+        """
+        preset = self.preset
+        check_memory(self.sizes, len(rows.y), min(preset.batch, len(rows.y)), self.device)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            model = build(
+                self.model,
+                self.sizes,
+                torch.as_tensor(rows.x),
+                placement=preset.placement,
+                scaling=self.scaling,
+                noise_start=preset.noise_start,
+                seed=preset.seed,
+            )
+        if warn is not None:
+            for warning in caught:
+                warn(str(warning.message))
+        return model.to(self.device)
+
+    def fit(
+        self,
+        train: Data,
+        validation: Data,
+        *,
+        checkpoint: Path | None = None,
+        progress: Progress | None = None,
+        warn: Tell | None = None,
+        stage: Tell | None = None,
+        name: str = "",
+    ) -> tuple[LowRankGP, FitState]:
+        """Build and train a model; with few rows, cross-validation sets the width of intervals.
+
+        `train`, `validation`: rows to learn from, and rows that choose the epoch.
+        `warn`: called with warnings about the rows. `stage`: called when cross-validation begins.
+        `name`: name of the fit in messages.
+
+        Raises the errors of `build` and `training_loop.fit`, and DataError if there are too few
+        places.
+        """
+        averages = find_model(self.model).kind == AVERAGE
+        known = train.joined(validation) if averages else train
+        few = averages and are_few(known)
+        if few:
+            check_places(known)
+        model = self.build(train, warn)
+        settings = self.preset.settings
+        state = fit(model, train, validation, settings, checkpoint=checkpoint, progress=progress)
+        if few:
+            named = f" ({name})" if name else ""
+            if stage is not None:
+                stage(f"estimating the width of intervals by cross-validation{named}")
+            start = monotonic()
+            factor = widen(model, self.build, known, settings)
+            state.seconds += monotonic() - start
+            if warn is not None:
+                warn(
+                    f"{len(known.y)} rows at {count_places(known)} places are few, so the width of "
+                    f"the intervals{named} is estimated by cross-validation; this width is "
+                    f"{factor:.2f} times the width that the model gives."
+                )
+        return model, state

@@ -1,1 +1,0 @@
-"""The low-rank process: weights, noise, objectives and linear algebra."""

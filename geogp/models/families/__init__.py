@@ -1,1 +1,0 @@
-"""Model families from papers: scale mixtures, counts, classes, last layers, heavy-tailed noise."""

@@ -1,0 +1,1 @@
+"""How models are trained: steps, loops, optimisers and checkpoints."""

@@ -1,0 +1,1 @@
+"""Numbers on any device: factorisations, products, threads, devices and precision."""

@@ -1,0 +1,1 @@
+"""Exact processes, for comparison with deep basis kernels (Zhu, Yuchi and Xie)."""

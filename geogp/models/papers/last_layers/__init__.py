@@ -1,0 +1,1 @@
+"""Bayesian last layers, and tangent features (Calvo-Ordoñez et al.)."""

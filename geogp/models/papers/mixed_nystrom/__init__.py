@@ -1,0 +1,1 @@
+"""Network kernels and their mixtures, on anchors."""

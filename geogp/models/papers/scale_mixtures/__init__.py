@@ -1,0 +1,1 @@
+"""Processes with a random scale (Lee et al.)."""

@@ -1,0 +1,1 @@
+"""Processes with Student-t noise."""

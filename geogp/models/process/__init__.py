@@ -1,0 +1,1 @@
+"""Low-rank Gaussian processes as mathematics: bases, posteriors, noise and objectives."""

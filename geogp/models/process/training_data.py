@@ -1,0 +1,85 @@
+"""The rows of a fit."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geogp.errors import DataError
+from geogp.models.numerics.arrays import as_floats, check_devices
+
+Floats = NDArray[np.float64]
+
+FIELDS = ("x", "y", "tests", "devices", "groups")
+"""Names of the arrays of `Data`, in order."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Inputs of shape (n, d) and targets of shape (n,), stored as float64.
+
+    `tests`: number of tests averaged in each target, (n,); 1 by default.
+    `devices`: number of devices behind these tests, (n,); by default one for each test.
+    `groups`: the number of each row's group, (n,); by default each row is a group of its own. To
+        estimate the errors of training rows, each row is predicted without the rows of its group.
+        All rows at a place must be in the same group.
+
+    Raises DataError if shapes do not agree, there are no rows, a value is not a finite real number,
+    a number of tests or devices is below 1, or a row has more devices than tests.
+    """
+
+    x: Floats
+    y: Floats
+    tests: Floats = None  # type: ignore[assignment]
+    devices: Floats = None  # type: ignore[assignment]
+    groups: NDArray[np.int64] = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "x", as_floats(self.x, "inputs"))
+        object.__setattr__(self, "y", as_floats(self.y, "targets"))
+        n = len(self.y)
+        if self.x.ndim != 2 or self.y.shape != (len(self.x),) or not n:
+            raise DataError(
+                "expected inputs of shape (n, d) and targets of shape (n,) with n >= 1, found "
+                f"{self.x.shape} and {self.y.shape}."
+            )
+        self._take_counts("tests", np.ones(n))
+        self._take_counts("devices", self.tests)
+        check_devices(self.devices, self.tests)
+        groups = np.arange(n) if self.groups is None else np.asarray(self.groups)
+        if groups.shape != (n,) or groups.dtype.kind not in "iu":
+            raise DataError(
+                f"expected a whole number for the group of each of {n} rows, found {groups.dtype} "
+                f"of shape {groups.shape}."
+            )
+        # torch shares the memory of an array, so an array that is not writeable is copied.
+        object.__setattr__(self, "groups", np.require(groups, np.int64, ["C", "W"]))
+
+    @property
+    def counts(self) -> Floats:
+        """Tests and devices, (n, 2)."""
+        return np.column_stack([self.tests, self.devices])
+
+    def at(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> "Data":
+        """Return some of the rows."""
+        return replace(self, **{name: getattr(self, name)[rows] for name in FIELDS})
+
+    def joined(self, other: "Data") -> "Data":
+        """Return these rows followed by other rows; groups of the two sets stay separate."""
+        first, second = (
+            replace(data, groups=np.unique(data.groups, return_inverse=True)[1])
+            for data in (self, other)
+        )
+        second = replace(second, groups=second.groups + first.groups.max() + 1)
+        pairs = ((getattr(first, name), getattr(second, name)) for name in FIELDS)
+        return Data(*map(np.concatenate, pairs))
+
+    def _take_counts(self, name: str, default: Floats) -> None:
+        given = getattr(self, name)
+        counts = as_floats(default if given is None else given, name)
+        object.__setattr__(self, name, counts)
+        if counts.shape != self.y.shape or (counts < 1).any():
+            raise DataError(
+                f"expected {len(self.y)} numbers of {name}, each 1 or more, found shape "
+                f"{counts.shape}{' and numbers below 1' if (counts < 1).any() else ''}."
+            )

@@ -1,1 +1,0 @@
-"""How models are fitted: loop, steps, schedules, checkpoints, several processes."""
