@@ -11,7 +11,7 @@ from geogp import __version__
 from geogp.errors import DataError
 from geogp.geodata.places.region import Tiles
 from geogp.models.catalogue.storage import read_tensors, write_tensors
-from geogp.models.joint.joint_level import Single
+from geogp.models.process.lowrank import Single
 from geogp.runs.run_folder import LEVEL_FILE
 
 FORMAT = 2

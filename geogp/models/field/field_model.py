@@ -39,10 +39,10 @@ from geogp.models.field.near_rows import (
 from geogp.models.field.predictive_law import Errors, fit_law, no_law, pooled_law, prediction_in
 from geogp.models.field.tile_level import TileLevel, tile_level
 from geogp.models.field.vecchia import Indices, Sites
-from geogp.models.joint.joint_level import LevelOptions, Single
+from geogp.models.joint.joint_level import LevelOptions, level_of
 from geogp.models.numerics.devices import on_device
 from geogp.models.numerics.threads import aside, in_threads, one_core_each
-from geogp.models.process.lowrank import Rows
+from geogp.models.process.lowrank import Rows, Single
 from geogp.models.process.objectives import BatchTerms
 from geogp.models.process.posteriors import Information, WeightedRows, information, posterior_of
 
@@ -228,11 +228,6 @@ class FieldNetwork(FieldProcess):
         mean = found.spread @ self.posterior.m.double()
         return WeightedRows(found.spread, found.residual + mean, torch.ones_like(found.residual))
 
-    def joint(self, x: Floats, rows: Rows | None, how: LevelOptions) -> TileLevel:  # noqa: ARG002
-        """Return the joint law of field and tile process at tiles, given the stored rows."""
-        with one_core_each():
-            return tile_level(self, x, how)
-
     # Prediction.
 
     def predict(
@@ -415,3 +410,12 @@ class FieldNetwork(FieldProcess):
             factor * tile,
             GAUSSIAN if level else shape,
         )
+
+
+@level_of.register(FieldNetwork)
+def field_level(
+    model: FieldNetwork, x: Floats, _rows: Rows | None, options: LevelOptions
+) -> TileLevel:
+    """Return the joint level of field and tile process at tiles, given the stored rows."""
+    with one_core_each():
+        return tile_level(model, x, options)

@@ -30,9 +30,8 @@ from geogp.models.field.vecchia import (
     earlier_rows,
     near_places,
 )
-from geogp.models.fitting.steps import CHUNK
 from geogp.models.numerics.arrays import as_floats, check_devices
-from geogp.models.numerics.devices import rows_at_once
+from geogp.models.numerics.devices import CHUNK, rows_at_once
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.lowrank import LowRankGP, Rows
 from geogp.models.process.posteriors import VariationalPosterior

@@ -12,10 +12,9 @@ from geogp.models.field import vecchia
 from geogp.models.field.field_rows import NearRows, RowTerms
 from geogp.models.field.tile_process import SAME_TILE_KM, STRIPE
 from geogp.models.field.vecchia import NO_ROW, NearSites, whiten
-from geogp.models.fitting.steps import CHUNK
-from geogp.models.joint.joint_level import Single
-from geogp.models.numerics.devices import on_device
+from geogp.models.numerics.devices import CHUNK, on_device
 from geogp.models.numerics.threads import chunks
+from geogp.models.process.lowrank import Single
 
 if TYPE_CHECKING:
     from geogp.models.field.field_process import FieldProcess

@@ -21,7 +21,6 @@ from geogp.models.field.near_rows import (
 )
 from geogp.models.field.tile_sequence import TileSequence, tile_sequence
 from geogp.models.field.vecchia import PREDICTION_ROWS
-from geogp.models.fitting.steps import CHUNK
 from geogp.models.joint.joint_level import (
     JointLevel,
     LevelOptions,
@@ -31,6 +30,7 @@ from geogp.models.joint.joint_level import (
     gathered,
     rows_times,
 )
+from geogp.models.numerics.devices import CHUNK
 from geogp.models.numerics.threads import chunks, in_threads, threads_of
 from geogp.models.process.memory import check_level
 

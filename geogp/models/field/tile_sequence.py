@@ -27,9 +27,8 @@ from geogp.errors import DataError
 from geogp.models.field.field_rows import NearRows
 from geogp.models.field.near_rows import NearTerms, WeightPosterior, near_rows
 from geogp.models.field.vecchia import GROWTH, NO_ROW, Sites, earlier_places, spacing, whiten
-from geogp.models.fitting.steps import CHUNK
 from geogp.models.joint.joint_level import AT_ONCE, EARLIER_TILES
-from geogp.models.numerics.devices import on_device
+from geogp.models.numerics.devices import CHUNK, on_device
 from geogp.models.numerics.threads import chunks, in_threads
 
 if TYPE_CHECKING:

@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from geogp.distributions.prediction import Prediction
     from geogp.models.process.lowrank import LowRankGP, Rows
 
-CHUNK = 8192
-"""Number of rows with features in memory at once; memory grows with CHUNK times r, not with n."""
-
-
 M = TypeVar("M", bound="LowRankGP")
 
 

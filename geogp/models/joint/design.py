@@ -28,9 +28,8 @@ import torch
 from numpy.typing import NDArray
 
 from geogp.errors import RequestError
-from geogp.models.fitting.steps import CHUNK
 from geogp.models.joint.joint_level import JointLevel, LocalCovariance
-from geogp.models.numerics.devices import WORD
+from geogp.models.numerics.devices import CHUNK, WORD
 from geogp.models.numerics.threads import chunks, in_threads
 from geogp.models.options import CANDIDATES
 from geogp.models.process.memory import refuse_above

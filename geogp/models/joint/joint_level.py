@@ -7,8 +7,9 @@ never from the L L' that an objective learned. A process of single tiles adds it
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import singledispatch
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -22,11 +23,9 @@ from geogp.errors import DataError, RequestError
 from geogp.models.joint.joint_law import posterior_given
 from geogp.models.joint.weighted_sums import WeightedSums
 from geogp.models.numerics.devices import WORD
+from geogp.models.process.lowrank import LowRankGP, Rows, Single
 from geogp.models.process.memory import HELD_BYTES, check_level
-
-if TYPE_CHECKING:
-    from geogp.models.process.lowrank import LowRankGP, Rows
-    from geogp.models.process.training_data import Data
+from geogp.models.process.training_data import Data
 
 Floats = NDArray[np.float64]
 Weights = Any
@@ -46,11 +45,7 @@ class LevelOptions(NamedTuple):
     earlier: int = EARLIER_TILES
     seed: int = 0
     columns: int = 0
-    single: "Single | None" = None
-
-
-Single = dict[str, Tensor]
-"""The level of single tiles given the rows near each: tensors by name; see `LowRankGP.single`."""
+    single: Single | None = None
 
 
 class LocalCovariance(NamedTuple):
@@ -92,7 +87,7 @@ class JointLevel:
         independent between tiles and does not belong to a tile process.
     """
 
-    model: "LowRankGP"
+    model: LowRankGP
     x: Floats
     m: Tensor
     L: Tensor
@@ -268,8 +263,8 @@ class JointLevel:
 
 
 def joint_level(
-    model: "LowRankGP",
-    train: "Data | None",
+    model: LowRankGP,
+    train: Data | None,
     x: Floats,
     *,
     calibrated: bool = True,
@@ -299,13 +294,19 @@ def joint_level(
     whole_number("seed", seed, 0, MAX_SEED)
     whole_number("columns", columns, 0, MAX_SEED)
     rows = None if train is None else model.as_rows(train)
-    return model.joint(x, rows, LevelOptions(calibrated, earlier, seed, columns, single))
+    return level_of(model, x, rows, LevelOptions(calibrated, earlier, seed, columns, single))
 
 
-def low_rank_level(
-    model: "LowRankGP", x: Floats, rows: "Rows", options: LevelOptions
-) -> JointLevel:
-    """Return the joint level of a model without a tile process, given training rows."""
+@singledispatch
+def level_of(model: LowRankGP, x: Floats, rows: Rows | None, options: LevelOptions) -> JointLevel:
+    """Return the joint level of a model at tiles, given the training rows; see `joint_level`.
+
+    This is the level of a model without a tile process. A model with its own registers it here.
+    """
+    if rows is None:
+        raise RequestError(
+            f"{model.name} does not contain its training rows: give the rows that it was fitted to."
+        )
     check_level(model.architecture, len(x), rows.n, options.columns)
     posterior = posterior_given(model, rows)
     return JointLevel(
@@ -334,7 +335,7 @@ ROUNDING = 1e-6
 """Largest relative difference of a model's mean and sd of y, which may be in single precision."""
 
 
-def check_rows(model: "LowRankGP", y: Floats) -> None:
+def check_rows(model: LowRankGP, y: Floats) -> None:
     """Raise DataError if targets (m,) differ from those of the training rows in mean or sd.
 
     Raises RequestError if the model contains its training rows.

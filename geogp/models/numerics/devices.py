@@ -12,6 +12,10 @@ from torch import Tensor
 from geogp.errors import RequestError
 
 WORD = 8
+"""Bytes of a number in double precision."""
+
+CHUNK = 8192
+"""Number of rows with features in memory at once; memory grows with CHUNK times r, not with n."""
 
 CHUNK_ARRAYS = 24
 """Number of float64 arrays with the size of a chunk's features; at most 19 were observed."""

@@ -1,7 +1,7 @@
 """The class of all models: a process with a basis, a posterior and a noise model."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -11,11 +11,9 @@ from torch import Tensor, nn
 from geogp.choices import CLASS, COUNT
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
-from geogp.models.fitting.steps import CHUNK
-from geogp.models.joint.joint_level import JointLevel, LevelOptions, Single, low_rank_level
 from geogp.models.model_names import find_model
 from geogp.models.numerics.arrays import as_inputs
-from geogp.models.numerics.devices import CHUNK_ARRAYS, rows_at_once
+from geogp.models.numerics.devices import CHUNK, CHUNK_ARRAYS, rows_at_once
 from geogp.models.numerics.linalg import deferred_checks
 from geogp.models.numerics.precision import check_precision
 from geogp.models.process.architecture import Architecture
@@ -25,11 +23,12 @@ from geogp.models.process.noise import Noise
 from geogp.models.process.objectives import BatchTerms, Repeats
 from geogp.models.process.posteriors import Posterior, WeightedRows, condition
 from geogp.models.process.rbf_readers import Marginals
-
-if TYPE_CHECKING:
-    from geogp.models.process.training_data import Data
+from geogp.models.process.training_data import Data
 
 Floats = NDArray[np.float64]
+
+Single = dict[str, Tensor]
+"""The level of single tiles given the rows near each: tensors by name; see `LowRankGP.single`."""
 
 ENTRIES, MIN_ROWS = 2**20, 256
 """Numbers in a chunk of a prediction on a CPU, to fit into the cache; least number of rows."""
@@ -204,7 +203,7 @@ class LowRankGP(nn.Module):
         values = (torch.as_tensor(y).to(self.device) - self.y_mean) / self.y_sd
         return values.to(self.architecture.torch_dtype)
 
-    def as_rows(self, data: "Data") -> Rows:
+    def as_rows(self, data: Data) -> Rows:
         """Return rows with scaled inputs and standardised targets, on the model's device."""
         counts, groups = (
             torch.as_tensor(part).to(self.device) for part in (data.counts, data.groups)
@@ -285,18 +284,6 @@ class LowRankGP(nn.Module):
                 f"{self.name} is a model of {of}: its level has no posterior in closed form. "
                 f"Choose a model of averages."
             )
-
-    def joint(self, x: Floats, rows: Rows | None, how: LevelOptions) -> JointLevel:
-        """Return the joint distribution of the level at points (n, d); see `joint_level`.
-
-        `rows` are the training rows, or None if the model contains them.
-        """
-        if rows is None:
-            raise RequestError(
-                f"{self.name} does not contain its training rows: give the rows "
-                f"that it was fitted to."
-            )
-        return low_rank_level(self, x, rows, how)
 
     def predict(
         self,

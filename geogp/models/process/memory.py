@@ -3,8 +3,7 @@
 import torch
 
 from geogp.errors import RequestError
-from geogp.models.fitting.steps import CHUNK
-from geogp.models.numerics.devices import CHUNK_ARRAYS, WORD, available_bytes
+from geogp.models.numerics.devices import CHUNK, CHUNK_ARRAYS, WORD, available_bytes
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.placement import MAX_CANDIDATES
 

@@ -34,7 +34,7 @@ from geogp.maps.rasters import LARGE_TILES, has_zarr, write_geotiffs, write_netc
 from geogp.maps.stac_item import write_item
 from geogp.maps.target_quantities import quantity_of
 from geogp.maps.tile_table import write_tile_table
-from geogp.models.joint.joint_level import Single
+from geogp.models.process.lowrank import Single
 from geogp.records.record_names import LEVEL
 from geogp.records.run_record import RunMap
 from geogp.reports.rendering import say

@@ -15,7 +15,7 @@ from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.maps.page.kernel_basis import coarser
 from geogp.maps.page.page_quantiles import QuarterMap
-from geogp.models.joint.joint_level import Single
+from geogp.models.process.lowrank import Single
 from geogp.records.record_names import LEVEL
 from geogp.runs.pipeline.job import Job
 

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from geogp.distributions.class_prediction import ClassPrediction
 from geogp.errors import DataError, RequestError
-from geogp.models.fitting.steps import CHUNK, ByInputs, Part
+from geogp.models.fitting.steps import ByInputs, Part
+from geogp.models.numerics.devices import CHUNK
 from geogp.models.numerics.threads import seeded
 from geogp.models.options import Weights
 from geogp.models.papers.scale_mixtures.scale_mixture import SCALE_PRIOR, scale_divergence

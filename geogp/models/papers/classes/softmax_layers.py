@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geogp.models.fitting.steps import CHUNK
+from geogp.models.numerics.devices import CHUNK
 from geogp.models.papers.classes.categorical import ClassPosterior, ClassProcess
 from geogp.models.papers.last_layers.last_layers import (
     LastLayerGP,

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from geogp.distributions.count_prediction import CountPrediction, predict_counts
 from geogp.errors import DataError, RequestError
-from geogp.models.fitting.steps import CHUNK
 from geogp.models.numerics.arrays import as_floats
+from geogp.models.numerics.devices import CHUNK
 from geogp.models.options import OFFSET
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.lowrank import Floats, LowRankGP

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from geogp.errors import RequestError
-from geogp.models.fitting.steps import CHUNK
+from geogp.models.numerics.devices import CHUNK
 from geogp.models.numerics.products import squared_norms
 from geogp.models.papers.last_layers.tangents import (
     BASE_WIDTH,
