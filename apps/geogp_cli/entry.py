@@ -69,7 +69,7 @@ def _command() -> None:
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         app()
         return
-    from geogp.models.fitting.parallel import team
+    from geogp.models.catalogue.shared_fits import team
 
     with team() as leads:
         if leads:

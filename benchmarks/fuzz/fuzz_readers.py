@@ -45,8 +45,9 @@ from geogp.geodata.tiles.tile_files import tile_file
 from geogp.maps.figures.thumbnails import read_picture
 from geogp.maps.page.packing import unpack
 from geogp.models.catalogue.build_model import build
-from geogp.models.catalogue.storage import load_model, write_tensors
+from geogp.models.catalogue.storage import load_model
 from geogp.models.fitting.training_loop import fit
+from geogp.models.numerics.tensor_files import write_tensors
 from geogp.models.presets import PRESETS
 from geogp.models.process.architecture import Architecture
 from geogp.records.run_record import RunRecord

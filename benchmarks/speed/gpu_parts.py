@@ -30,7 +30,7 @@ from benchmarks.peak_memory import peak_bytes
 from benchmarks.script import HERE, Figures, clock, machine, search_path
 from benchmarks.speed import launches, paper_scale, speed
 from benchmarks.speed.second_device import DEVICE, NAME, second_device
-from geogp.models.catalogue.build_model import build, spec_of
+from geogp.models.catalogue.build_model import build
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting import recorded_steps
 from geogp.models.fitting.optimisers import AdamW, make_optimiser
@@ -260,7 +260,7 @@ def steps(asked: Asked) -> Figures:
     model.take_target(train.y)
     model.to(asked.device)
     settings = FitSettings(epochs=1, batch=sizes.batch)
-    step, optimiser = spec_of(model).step, make_optimiser(model, settings)
+    step, optimiser = model.step, make_optimiser(model, settings)
     rows = step.gathered(model.keep_rows(model.as_rows(train), SEED))
 
     def make(part: Part) -> Tensor:

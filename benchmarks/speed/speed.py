@@ -44,7 +44,7 @@ from benchmarks.speed.speed_peers import (
     plain_step,
 )
 from geogp.files import write_text
-from geogp.models.catalogue.build_model import build, spec_of
+from geogp.models.catalogue.build_model import build
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.optimisers import make_optimiser
 from geogp.models.fitting.recorded_steps import TIMED, WARM_UP, RecordedStep
@@ -149,7 +149,7 @@ class Bench:
         x, y = self.data(s.n)
         counts = torch.ones(s.n, 2, dtype=torch.float64, device=self.device)
         rows = Rows(model.scaled(x), model.standardised(y), counts)
-        optimiser, step = make_optimiser(model, FitSettings(epochs=1)), spec_of(model).step
+        optimiser, step = make_optimiser(model, FitSettings(epochs=1)), model.step
         random = np.random.default_rng(1)
 
         def make(part: Part) -> Tensor:

@@ -10,7 +10,7 @@ import numpy as np
 from geogp import __version__
 from geogp.errors import DataError
 from geogp.geodata.places.region import Tiles
-from geogp.models.catalogue.storage import read_tensors, write_tensors
+from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.models.process.lowrank import Single
 from geogp.runs.run_folder import LEVEL_FILE
 

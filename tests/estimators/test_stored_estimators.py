@@ -10,7 +10,7 @@ from estimator_worlds import TINY, made_points
 
 from geogp import ClassGP, DeepBasisGP, FieldGP, load_model
 from geogp.errors import DataError
-from geogp.models.catalogue.storage import read_tensors, write_tensors
+from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 
 WRONG = [None, "x", "", [], ["x"], {}, True, -1, 0, 1e300, 10**30, [2, 1], [[1]]]
 

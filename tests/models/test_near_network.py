@@ -12,7 +12,7 @@ from torch.nn import functional
 from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError, NumericalError
 from geogp.models.catalogue.build_model import build
-from geogp.models.catalogue.storage import load_model, read_tensors, save_model, write_tensors
+from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.field import field_model, near_network
 from geogp.models.field.field_model import FieldNetwork
 from geogp.models.field.near_network import HIDDEN, MEMBERS, WEIGHTS, NearNetworks
@@ -28,6 +28,7 @@ from geogp.models.field.predictive_law import (
 )
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.training_loop import fit
+from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.models.numerics.threads import threads_of
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.training_data import Data

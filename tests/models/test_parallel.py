@@ -10,13 +10,15 @@ import pytest
 import torch
 
 from geogp.errors import RequestError
+from geogp.models.catalogue import shared_fits
 from geogp.models.catalogue.build_model import CATALOGUE, build
-from geogp.models.catalogue.storage import load_model, read_tensors
+from geogp.models.catalogue.storage import load_model
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting import parallel
 from geogp.models.fitting.steps import Part
 from geogp.models.fitting.training_loop import fit
 from geogp.models.numerics.teams import Team, current_team
+from geogp.models.numerics.tensor_files import read_tensors
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.lowrank import Rows
 from geogp.models.process.training_data import Data
@@ -30,7 +32,7 @@ import torch
 from geogp.errors import GeogpError
 from geogp.models.process.architecture import Architecture
 from geogp.models.catalogue.build_model import build
-from geogp.models.fitting.parallel import team
+from geogp.models.catalogue.shared_fits import team
 from geogp.models.fit_settings import FitSettings
 from geogp.models.catalogue.storage import save_model
 from geogp.models.fitting.training_loop import fit
@@ -193,7 +195,7 @@ def test_no_thread_of_the_team_outlives_it(together):
 
 def test_without_torchrun_a_process_is_alone_and_leads(monkeypatch):
     monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
-    with parallel.team() as leads:
+    with shared_fits.team() as leads:
         assert leads
         assert current_team() == Team(0, 1)
         assert parallel.tell(current_team(), ({}, {"a": 1})) == ({}, {"a": 1})
@@ -225,5 +227,5 @@ def test_more_processes_than_gpus_are_refused(monkeypatch):
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(RequestError, match="2 processes share 1 GPUs"), parallel.team():
+    with pytest.raises(RequestError, match="2 processes share 1 GPUs"), shared_fits.team():
         pass

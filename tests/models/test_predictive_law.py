@@ -19,7 +19,7 @@ from geogp.distributions.sinh_arcsinh import (
 )
 from geogp.errors import DataError, NumericalError
 from geogp.models.catalogue.build_model import build
-from geogp.models.catalogue.storage import load_model, read_tensors, save_model, write_tensors
+from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.field import left_out
 from geogp.models.field.far_level import far_level
 from geogp.models.field.field_model import FieldNetwork
@@ -32,6 +32,7 @@ from geogp.models.field.predictive_law import (
     fit_law,
     no_law,
 )
+from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.lowrank import Rows
 

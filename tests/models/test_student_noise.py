@@ -7,7 +7,7 @@ from scipy import integrate, stats
 
 from geogp.distributions.student_sum import NormalPlusStudent
 from geogp.errors import RequestError
-from geogp.models.catalogue.build_model import CATALOGUE, build, find_spec, spec_of, with_noise
+from geogp.models.catalogue.build_model import CATALOGUE, build, find_spec, with_noise
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.training_loop import fit
@@ -43,7 +43,7 @@ def set_law(model, scale_squared: float, df: float) -> None:
 def loss_of(model, train, device="cpu") -> float:
     y = torch.from_numpy(train.y).to(model.architecture.torch_dtype).to(device)
     rows = Rows(model.scaled(train.x), y, y.new_ones(len(y), 2, dtype=torch.float64))
-    return float(spec_of(model).step.backward(model, rows, 3 * len(y), Weights()))
+    return float(model.step.backward(model, rows, 3 * len(y), Weights()))
 
 
 @pytest.mark.parametrize("df", [2.1, 4.0, 60.0, 1e4])
@@ -146,7 +146,7 @@ def test_rows_of_equal_inputs_stay_apart(train):
     x = model.scaled(np.repeat(train.x[:5], 4, axis=0))
     y = torch.arange(20, dtype=torch.float64)
     rows = Rows(x, y, y.new_ones(len(y), 2, dtype=torch.float64))
-    assert spec_of(model).step.gathered(rows) is rows
+    assert model.step.gathered(rows) is rows
     assert find_spec("vbll").step.gathered(rows) is not rows
 
 

@@ -10,8 +10,9 @@ from scipy.special import gamma, kv
 
 from geogp.errors import DataError
 from geogp.models.catalogue.build_model import build
-from geogp.models.catalogue.storage import load_model, read_tensors, save_model, write_tensors
+from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.field.tile_process import Form, TileProcess
+from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.models.process.architecture import Architecture
 
 STRETCH, POWERS = (0.3, -0.5), (0.7, 0.4)

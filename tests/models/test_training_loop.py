@@ -12,12 +12,14 @@ import pytest
 import torch
 
 from geogp.errors import DataError, NumericalError, RequestError
+from geogp.models.catalogue import build_model
 from geogp.models.catalogue.build_model import CATALOGUE, build
-from geogp.models.catalogue.storage import read_tensors, save_model, write_tensors
+from geogp.models.catalogue.storage import save_model
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting import training_loop as training
 from geogp.models.fitting.steps import PerBatch, WholeData
 from geogp.models.fitting.training_loop import FitState, fit
+from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.models.options import Weights
 from geogp.models.papers.mixed_nystrom.nystrom import AnchorBasis
 from geogp.models.process import lowrank
@@ -251,9 +253,7 @@ class TestProgress:
 
 def _use(monkeypatch: pytest.MonkeyPatch, step: PerBatch) -> None:
     """Train by another step than that of the catalogue."""
-    monkeypatch.setattr(
-        training, "spec_of", lambda model: replace(CATALOGUE[model.name], step=step)
-    )
+    monkeypatch.setattr(build_model, "find_spec", lambda name: replace(CATALOGUE[name], step=step))
 
 
 class TestSchedule:

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from geogp.models.catalogue.storage import read_tensors, write_tensors
 from geogp.models.field.field_model import FieldNetwork
+from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.runs.file_records import damaged_files
 from geogp.runs.open_run import open_run
 

@@ -2,16 +2,15 @@
 
 from collections.abc import Callable
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from geogp.errors import RequestError
-from geogp.models.catalogue.build_model import spec_of
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.optimisers import LBFGS_ITERATIONS
-from geogp.models.fitting.steps import Part
+from geogp.models.fitting.steps import Part, Step
 from geogp.models.process.lowrank import LowRankGP, Rows
 from geogp.models.process.training_data import Data
 
@@ -64,7 +63,7 @@ def rank_for(
 
 def _seconds(model: LowRankGP, rows: Data, settings: FitSettings) -> float:
     """Return the expected seconds of a fit, from the times of one evaluation and one update."""
-    step = spec_of(model).step
+    step: Step[Any] = model.step
     n = min(PROBE_ROWS, len(rows.y))
     tensor = torch.as_tensor(rows.y[:n]).to(model.device, model.architecture.torch_dtype)
     counts = torch.as_tensor(rows.counts)

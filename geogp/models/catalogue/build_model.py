@@ -30,7 +30,6 @@ __all__ = [
     "Scaling",
     "build",
     "find_spec",
-    "spec_of",
     "with_noise",
 ]
 
@@ -95,6 +94,7 @@ def build(
             noise=spec.noise(dtype, noise_start),
             diagonal=spec.diagonal(),
         )
+    model.step = spec.step
     model.take_range(low, high)
     if values is not None and len(values) < model.basis.rank:
         warnings.warn(
@@ -118,11 +118,6 @@ def with_noise(spec: ModelSpec, noise: str) -> ModelSpec:
         return spec
     assert spec.student is not None
     return replace(spec, step=spec.student, noise=StudentNoise, assemble=StudentGP)
-
-
-def spec_of(model: LowRankGP) -> ModelSpec:
-    """Return a model's row of the catalogue, adapted to the model's noise."""
-    return with_noise(find_spec(model.name), model.architecture.noise)
 
 
 def _checked(x: Floats | Tensor, architecture: Architecture, scaling: Scaling) -> Floats:

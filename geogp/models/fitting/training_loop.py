@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from geogp.errors import DataError, NumericalError, RequestError
-from geogp.models.catalogue.build_model import spec_of
-from geogp.models.catalogue.storage import read_tensors, write_tensors
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.optimisers import (
     ParameterAverage,
@@ -33,6 +31,7 @@ from geogp.models.fitting.steps import Part
 from geogp.models.numerics.devices import on_device
 from geogp.models.numerics.linalg import deferred_checks, is_deferred
 from geogp.models.numerics.teams import current_team
+from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.models.numerics.threads import one_core_each
 from geogp.models.process.lowrank import LowRankGP
 from geogp.models.process.training_data import Data
@@ -116,7 +115,7 @@ def fit(
     if team.leads and team.size > 1:
         tell(team, announcement(model, train, validation, settings))
     model.take_target(train.y)
-    with one_core_each() if spec_of(model).step.one_core_each else nullcontext():
+    with one_core_each() if model.step.one_core_each else nullcontext():
         run = _Run(model, train, validation, settings, checkpoint)
         run.resume()
         try:
@@ -150,7 +149,7 @@ class _Run:
     ) -> None:
         self.model, self.settings, self.path = model, settings, checkpoint
         self.team = current_team()
-        self.step = spec_of(model).step
+        self.step = model.step
         if settings.solve_mean and not model.can_solve_mean:
             raise RequestError(
                 f"expected solve_mean=False, because the posterior of {model.name} does not "

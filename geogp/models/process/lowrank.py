@@ -96,14 +96,16 @@ class LowRankGP(nn.Module):
     are multiplied by `widening`. `predict`, `features` and `kernel` take unscaled inputs and return
     values in the unit of the target.
 
-    `name` is the row of the catalogue; `diagonal` adds variance at single points. `holds_rows` says
-    whether the model stores its training rows, because predictions need them. `has_level` says
-    whether the level, around which measurements scatter, has a closed-form posterior.
+    `name` is the row of the catalogue, and `step` is the training step of this row (see
+    `fitting/steps.py`). `diagonal` adds variance at single points. `holds_rows` says whether the
+    model stores its training rows, because predictions need them. `has_level` says whether the
+    level, around which measurements scatter, has a closed-form posterior.
     """
 
     holds_rows: ClassVar[bool] = False
     has_level: ClassVar[bool] = True
 
+    step: Any
     x_low: Tensor
     x_high: Tensor
     y_mean: Tensor
