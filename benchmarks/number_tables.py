@@ -8,7 +8,7 @@ import pandas as pd
 
 from benchmarks.script import Figures, Floats
 from geogp.errors import RequestError
-from geogp.models.process.training_data import Data
+from geogp.models.process.data import Data
 
 
 class Table:

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from geogp.distributions.prediction import Prediction
 from geogp.models.fit_settings import FitSettings
+from geogp.models.process.data import Data
 from geogp.models.process.noise import NOISE_FLOOR
 from geogp.models.process.placement import place_anchors
-from geogp.models.process.training_data import Data
 
 PEERS = {
     "gpytorch-svgp": gpytorch.mlls.VariationalELBO,

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from geogp.geodata.covariates.read_covariate import read_covariate
     from geogp.geodata.places.region import Region
     from geogp.geodata.readers import read_region, read_tiles
-    from geogp.models.joint.joint_level import JointLevel
+    from geogp.models.joint.level import JointLevel
     from geogp.models.joint.weighted_sums import WeightedSums
-    from geogp.models.model_names import list_models
+    from geogp.models.names import list_models
     from geogp.models.numerics.precision import precision
     from geogp.runs.make_run import make_map
     from geogp.runs.open_run import Run, open_run
@@ -44,7 +44,7 @@ _MODULES = {
     "DeepBasisGP": "estimators.estimator_classes",
     "FieldGP": "estimators.estimator_classes",
     "GeogpError": "errors",
-    "JointLevel": "models.joint.joint_level",
+    "JointLevel": "models.joint.level",
     "KernelGP": "estimators.estimator_classes",
     "NetworkError": "errors",
     "NumericalError": "errors",
@@ -56,7 +56,7 @@ _MODULES = {
     "Run": "runs.open_run",
     "WeightedSums": "models.joint.weighted_sums",
     "evaluate": "evaluation.evaluate",
-    "list_models": "models.model_names",
+    "list_models": "models.names",
     "load_model": "estimators.stored_estimators",
     "make_map": "runs.make_run",
     "open_run": "runs.open_run",

@@ -104,7 +104,7 @@ def simulate(request: SimulationRequest, listener: ProgressListener) -> Answer:
 @answering
 def models() -> Answer:
     """List the names of the models, one on each line."""
-    from geogp.models.model_names import CLASS_MODELS, MODELS
+    from geogp.models.names import CLASS_MODELS, MODELS
 
     every = MODELS | CLASS_MODELS
     return Answer({"models": {name: row.summary for name, row in every.items()}}, every)

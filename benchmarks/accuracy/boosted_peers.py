@@ -21,7 +21,7 @@ from geogp.models.field.near_summaries import (
     near_summaries,
 )
 from geogp.models.field.predictive_law import Errors, PredictiveLaw, fit_law
-from geogp.models.process.training_data import Data
+from geogp.models.process.data import Data
 
 MEMBERS = 5
 """Number of members, each fitted without one fifth of the training rows or of their groups."""

@@ -7,7 +7,7 @@ from scipy import stats
 
 from benchmarks.script import Floats
 from geogp.distributions.prediction import Prediction
-from geogp.models.process.training_data import Data
+from geogp.models.process.data import Data
 
 LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
 """Quantiles of a `QuantileLaw`."""

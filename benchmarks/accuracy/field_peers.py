@@ -25,7 +25,7 @@ from geogp.distributions.prediction import Prediction
 from geogp.models.field.predictive_law import Errors, fit_law
 from geogp.models.fit_settings import FitSettings
 from geogp.models.options import Weights
-from geogp.models.process.training_data import Data
+from geogp.models.process.data import Data
 
 KRIGED_ROWS = 1_500
 """Number of training rows for kriging; the cost of a prediction grows with its square."""

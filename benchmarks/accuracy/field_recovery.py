@@ -20,7 +20,7 @@ from geogp.geodata.simulation.oracles import predictive_oracle
 from geogp.geodata.simulation.truth import TruthLaw
 from geogp.geodata.tiles.quadkeys import format_quadkeys
 from geogp.geodata.tiles.quarters import quarter_label
-from geogp.models.field.field_model import FieldNetwork
+from geogp.models.field.network import FieldNetwork
 from geogp.runs.pipeline.job import Job
 
 TESTS = (1, 5, 30)

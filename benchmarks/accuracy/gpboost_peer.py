@@ -11,7 +11,7 @@ from benchmarks.accuracy.boosted_peers import counts_of, errors_of, weights_of, 
 from benchmarks.accuracy.field_case import Answer, Case
 from benchmarks.script import Floats
 from geogp.models.field.predictive_law import fit_law
-from geogp.models.process.training_data import Data
+from geogp.models.process.data import Data
 
 NEIGHBOURS = 20
 """Number of neighbours of Vecchia's approximation."""

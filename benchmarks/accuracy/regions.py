@@ -20,7 +20,7 @@ from benchmarks.markdown import percent, table
 from benchmarks.peak_memory import peak_bytes
 from benchmarks.script import Figures, command_given, options_of, say, write_results
 from geogp.files import write_text
-from geogp.models.model_names import MODELS as KNOWN
+from geogp.models.names import MODELS as KNOWN
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.settings import MapRequest
 

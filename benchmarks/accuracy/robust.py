@@ -24,9 +24,9 @@ from benchmarks.markdown import percent, table
 from benchmarks.region_trial import fitted, prepare, split
 from benchmarks.script import Figures, command_given, kept, parser, write_results
 from geogp.evaluation.metrics import score
-from geogp.models.catalogue.build_model import CATALOGUE
+from geogp.models.catalogue.build import CATALOGUE
 from geogp.models.options import NOISES
-from geogp.models.papers.student_noise.student_noise import StudentGP
+from geogp.models.papers.student_noise import StudentGP
 
 ABLE = [name for name, row in CATALOGUE.items() if row.student is not None]
 SHARE, FACTOR = 0.05, 30.0

@@ -20,16 +20,16 @@ from scipy import stats
 from benchmarks.markdown import table
 from benchmarks.script import Figures, Floats, options_of, write_results
 from geogp.errors import NumericalError
-from geogp.models.catalogue.build_model import build
-from geogp.models.field.field_model import FieldNetwork
+from geogp.models.catalogue.build import build
 from geogp.models.field.near_rows import WeightPosterior
+from geogp.models.field.network import FieldNetwork
 from geogp.models.field.tile_sequence import tile_sequence
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import fit
-from geogp.models.joint.joint_level import JointLevel, joint_level
+from geogp.models.fitting.loop import fit
+from geogp.models.joint.level import JointLevel, joint_level
 from geogp.models.process.architecture import Architecture
+from geogp.models.process.data import Data
 from geogp.models.process.lowrank import Rows
-from geogp.models.process.training_data import Data
 
 TILE_KM = 0.6
 """Approximate width of a tile of zoom 16 in the middle latitudes."""

@@ -36,7 +36,7 @@ from geogp.geodata.simulation.truth import (
 )
 from geogp.geodata.tiles.quadkeys import ZOOM, format_quadkeys, tiles_at, tiles_to_codes
 from geogp.geodata.tiles.quarters import quarter_label
-from geogp.models.field.field_model import FieldNetwork
+from geogp.models.field.network import FieldNetwork
 from geogp.models.joint.design import (
     LevelCovariance,
     SequentialDesign,
@@ -44,7 +44,7 @@ from geogp.models.joint.design import (
     covariance_of,
     widest,
 )
-from geogp.models.joint.joint_level import JointLevel, joint_level
+from geogp.models.joint.level import JointLevel, joint_level
 from geogp.runs.open_run import open_run
 from geogp.runs.reopen import Reopened
 

@@ -44,9 +44,9 @@ from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
 from geogp.geodata.tiles.tile_files import tile_file
 from geogp.maps.figures.thumbnails import read_picture
 from geogp.maps.page.packing import unpack
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.catalogue.storage import load_model
-from geogp.models.fitting.training_loop import fit
+from geogp.models.fitting.loop import fit
 from geogp.models.numerics.tensor_files import write_tensors
 from geogp.models.presets import PRESETS
 from geogp.models.process.architecture import Architecture

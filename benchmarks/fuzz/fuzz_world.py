@@ -23,12 +23,12 @@ from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.geodata.tiles.tile_files import VALUES
 from geogp.maps.page.packing import pack
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.catalogue.storage import save_model
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import fit
+from geogp.models.fitting.loop import fit
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.training_data import Data
+from geogp.models.process.data import Data
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.settings import MapRequest
 

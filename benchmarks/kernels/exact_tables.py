@@ -37,12 +37,12 @@ from benchmarks.script import (
 )
 from geogp.distributions.prediction import Prediction
 from geogp.evaluation.metrics import score
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import fit
+from geogp.models.fitting.loop import fit
 from geogp.models.papers.deep_basis.exact_gp import MOST_ROWS, ExactGP, ExactSettings, fit_exact
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.training_data import Data
+from geogp.models.process.data import Data
 
 WAVE, NOISE_SD, TEST_ROWS = 0.01, 0.1, 1000
 """Data of figure 3: amplitude of the fast wave, standard deviation of the noise, test points."""

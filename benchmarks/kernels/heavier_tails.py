@@ -13,7 +13,7 @@ from scipy import optimize
 
 from geogp.distributions.heavy_shapes import StudentT
 from geogp.distributions.prediction import Prediction
-from geogp.models.papers.student_noise.student_noise import MIN_DF
+from geogp.models.papers.student_noise import MIN_DF
 
 MAX_DF = 1e3
 """Upper limit of the degrees of freedom; above it, the shape is normal."""

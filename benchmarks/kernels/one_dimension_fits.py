@@ -15,16 +15,16 @@ import torch
 from scipy.special import expit
 
 from benchmarks.script import Figures, Floats, clock, costs, fits_on, kept, say, times_of
-from geogp.models.catalogue.build_model import build, find_spec
+from geogp.models.catalogue.build import build, find_spec
 from geogp.models.fit_settings import FitSettings
+from geogp.models.fitting.loop import fit
 from geogp.models.fitting.steps import WholeData
-from geogp.models.fitting.training_loop import fit
-from geogp.models.joint.joint_law import effective_rank
+from geogp.models.joint.law import effective_rank
 from geogp.models.numerics.linalg import deferred_checks
 from geogp.models.options import Weights
 from geogp.models.process.architecture import Architecture
+from geogp.models.process.data import Data
 from geogp.models.process.lowrank import LowRankGP, Rows
-from geogp.models.process.training_data import Data
 
 ROWS, VALIDATION_ROWS, FRESH_ROWS = 100_000, 1_000, 100_000
 

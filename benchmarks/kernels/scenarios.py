@@ -39,16 +39,16 @@ from benchmarks.kernels.scenarios_table import Studies, page
 from benchmarks.script import Figures, Floats, kept, parser, write_results
 from geogp.distributions.prediction import Prediction
 from geogp.evaluation import metrics
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import fit
+from geogp.models.fitting.loop import fit
 from geogp.models.options import Placement
 from geogp.models.papers.mixed_nystrom.kernels import MixedKernel
 from geogp.models.papers.mixed_nystrom.nystrom import INPUT_SCALE, AnchorBasis
 from geogp.models.process.architecture import Architecture
+from geogp.models.process.data import Data
 from geogp.models.process.diagonals import PredictiveDiagonal
 from geogp.models.process.lowrank import LowRankGP
-from geogp.models.process.training_data import Data
 
 STUDIES = ("replicates", "anchors", "known", "oracle")
 

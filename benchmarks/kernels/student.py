@@ -20,17 +20,17 @@ from benchmarks.markdown import percent, spread, table
 from benchmarks.script import Figures, Floats, kept, options_of, write_results
 from geogp.distributions.prediction import Prediction
 from geogp.evaluation import metrics
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import fit
-from geogp.models.papers.scale_mixtures.scale_mixture import (
+from geogp.models.fitting.loop import fit
+from geogp.models.papers.scale_mixtures.processes import (
     BurrProcess,
     InverseGamma,
     StudentProcess,
 )
 from geogp.models.process.architecture import Architecture
+from geogp.models.process.data import Data
 from geogp.models.process.lowrank import LowRankGP, Rows
-from geogp.models.process.training_data import Data
 
 MODELS = ("nngp", "t-process")
 

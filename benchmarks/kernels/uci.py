@@ -33,14 +33,14 @@ from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
 from geogp.evaluation.metrics import score
 from geogp.files import write_text
-from geogp.models.catalogue.build_model import CATALOGUE, build
+from geogp.models.catalogue.build import CATALOGUE, build
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import fit
+from geogp.models.fitting.loop import fit
 from geogp.models.fitting.tuning import TUNING_EPOCHS, choose_weights
-from geogp.models.model_names import find_model
+from geogp.models.names import find_model
 from geogp.models.options import Weights
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.training_data import Data
+from geogp.models.process.data import Data
 
 SCORES = ("mae", "rmse", "nll", "crps")
 

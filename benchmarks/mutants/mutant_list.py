@@ -288,12 +288,12 @@ MUTANTS = [
         largest_norm_of_every_chunk=("by_largest * (peak == index)", "by_largest * (peak >= 0)"),
     ),
     *_of(
-        "models/fitting/training_loop",
+        "models/fitting/loop",
         "devices/test_recorded_steps::test_rates_are_filled_when_they_change",
         rates_filled_in_each_step=("if factor == self.rate_factor:", "if factor is None:"),
     ),
     *_of(
-        "models/fitting/training_loop",
+        "models/fitting/loop",
         "models/test_training_loop",
         first_rate_not_filled=(
             "self.rate_factor: float | None = None",
@@ -344,7 +344,7 @@ MUTANTS = [
         later_in_every_tile=("decays[2].mul_(same)", ""),
     ),
     *_of(
-        "models/field/field_rows",
+        "models/field/blocks",
         "models/test_field_rows",
         whole_diagonal_in_the_gradient=(".sub_(by_scale).div_(2)", ".sub_(by_scale)"),
         gradient_of_the_padding=(".mul_(torch.where(known, -1.0, 0.0)[:, None])", ".neg_()"),
@@ -424,7 +424,7 @@ MUTANTS = [
         networks_of_other_counts=("near.asked[2:] if known else ()", "near.asked[2:]"),
     ),
     *_of(
-        "models/fitting/training_loop",
+        "models/fitting/loop",
         "models/test_training_loop::TestProgress",
         judged_by_other_rows=(
             "log_score(self.validation.y[own])",
@@ -445,7 +445,7 @@ MUTANTS = [
     ),
     # Joint distributions
     *_of(
-        "models/joint/joint_law",
+        "models/joint/law",
         "models/test_joint_law",
         covariance_without_the_factor=(
             "return (phi @ self.L for phi in",
@@ -518,7 +518,7 @@ MUTANTS = [
     ),
     # Families
     *_of(
-        "models/papers/scale_mixtures/scale_mixture",
+        "models/papers/scale_mixtures/processes",
         "models/test_scale_mixture",
         half_the_degrees_of_freedom=("return StudentT(2 * self.a)", "return StudentT(self.a)"),
         distance_not_halved=("b + distance / 2)", "b + distance)"),
@@ -533,7 +533,7 @@ MUTANTS = [
         offset_lost=("offset=self.y_mean + x[:, -1]", "offset=self.y_mean + 0 * x[:, -1]"),
     ),
     *_of(
-        "models/papers/classes/categorical",
+        "models/papers/classes/processes",
         "models/test_categorical",
         residual_lost=("moments.variance + self.diagonal(found)[:, None]", "moments.variance"),
         variance_without_its_scale=(

@@ -27,12 +27,12 @@ from benchmarks.script import Figures, Floats, kept, options_of, say, write_resu
 from geogp import ClassGP
 from geogp.distributions.prediction import Prediction
 from geogp.evaluation.class_scores import auroc, class_scores
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import fit
+from geogp.models.fitting.loop import fit
 from geogp.models.papers.classes.softmax_layers import EnrichedSoftmax
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.training_data import Data
+from geogp.models.process.data import Data
 
 Codes = NDArray[np.intp]
 

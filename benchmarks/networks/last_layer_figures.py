@@ -22,9 +22,9 @@ from benchmarks.networks.digits import take_share
 from benchmarks.networks.last_layers import Plan, factors, fitted, function_variance
 from benchmarks.script import Figures, Floats, machine, options_of, write_results
 from geogp import ClassGP
-from geogp.models.papers.last_layers.last_layers import LastLayerGP, enrich, posterior_factor
+from geogp.models.papers.last_layers.regression import LastLayerGP, enrich, posterior_factor
 from geogp.models.papers.last_layers.tangents import Tangents
-from geogp.models.process.training_data import Data
+from geogp.models.process.data import Data
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt

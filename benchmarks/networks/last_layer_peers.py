@@ -24,12 +24,12 @@ from benchmarks.networks.last_layers import PAPER, PLANS, WIDTH, Plan, split
 from benchmarks.number_tables import Table, column_scales
 from benchmarks.script import RESULTS, Figures, Floats, kept, machine, parser, say, write_results
 from geogp.errors import DataError
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import fit
+from geogp.models.fitting.loop import fit
 from geogp.models.papers.deep_basis.exact_gp import ExactGP, ExactSettings, fit_exact
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.training_data import Data
+from geogp.models.process.data import Data
 
 LAST_LAYERS = {"map": "noise only", "bll": "`bll`", "rich": "`rich-bll`", "s": "... 40 % of rows"}
 """Variants of `last_layers.py` and their names."""

@@ -25,18 +25,18 @@ from benchmarks.number_tables import Table
 from benchmarks.script import Figures, Floats, kept, options_of, say, write_results
 from geogp.errors import DataError
 from geogp.files import sha256_of, write_text
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import fit
-from geogp.models.papers.last_layers.last_layers import (
+from geogp.models.fitting.loop import fit
+from geogp.models.papers.last_layers.regression import (
     LastLayerGP,
     enrich,
     posterior_factor,
     row_factor,
 )
 from geogp.models.process.architecture import Architecture
+from geogp.models.process.data import Data
 from geogp.models.process.lowrank import LowRankGP
-from geogp.models.process.training_data import Data
 
 WIDTH = 50
 

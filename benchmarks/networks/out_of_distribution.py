@@ -29,7 +29,7 @@ from benchmarks.number_tables import Table, column_scales
 from benchmarks.script import Figures, Floats, kept, machine, options_of, say, write_results
 from geogp.errors import RequestError
 from geogp.evaluation.class_scores import auroc
-from geogp.models.process.training_data import Data
+from geogp.models.process.data import Data
 
 DISTANCE = "distance to the nearest training row"
 

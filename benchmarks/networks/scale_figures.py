@@ -30,7 +30,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 from geogp.models.papers.mixed_nystrom.kernels import NetworkKernel
-from geogp.models.papers.scale_mixtures.scale_mixture import InverseGamma
+from geogp.models.papers.scale_mixtures.processes import InverseGamma
 from geogp.models.papers.scale_mixtures.trained_networks import TrainedNetwork
 
 WEIGHT, BIAS = 8.0, 0.05**2

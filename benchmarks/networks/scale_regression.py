@@ -27,13 +27,13 @@ from geogp.distributions.burr import Burr
 from geogp.distributions.prediction import Prediction
 from geogp.errors import NumericalError
 from geogp.evaluation import metrics
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import fit
-from geogp.models.papers.scale_mixtures.scale_mixture import InverseGamma, ScaleMixture
+from geogp.models.fitting.loop import fit
+from geogp.models.papers.scale_mixtures.processes import InverseGamma, ScaleMixture
 from geogp.models.process.architecture import Architecture
+from geogp.models.process.data import Data
 from geogp.models.process.lowrank import LowRankGP
-from geogp.models.process.training_data import Data
 
 TABLES = ("yacht", "housing", "energy", "airfoil", "power")
 

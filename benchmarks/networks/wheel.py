@@ -41,7 +41,7 @@ from benchmarks.script import (
     times_of,
     write_results,
 )
-from geogp.models.process.training_data import Data
+from geogp.models.process.data import Data
 
 SAFE, OTHER, JACKPOT, REWARD_SD = 1.2, 1.0, 50.0, 0.01
 """Rewards (Riquelme, Tucker and Snoek 2018): 1.2 for action 0, 1 for others, 50 in a quadrant."""

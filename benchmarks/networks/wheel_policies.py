@@ -13,15 +13,15 @@ import numpy as np
 import torch
 
 from benchmarks.script import Floats
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import fit
-from geogp.models.joint.joint_law import JointPosterior, joint_posterior, posterior_given
-from geogp.models.papers.last_layers.last_layers import enrich
+from geogp.models.fitting.loop import fit
+from geogp.models.joint.law import JointPosterior, joint_posterior, posterior_given
+from geogp.models.papers.last_layers.regression import enrich
 from geogp.models.process.architecture import Architecture
+from geogp.models.process.data import Data
 from geogp.models.process.lowrank import LowRankGP
 from geogp.models.process.objectives import Repeats
-from geogp.models.process.training_data import Data
 
 ACTIONS, BATCH, WINDOW = 5, 512, 400
 """Number of actions, rows of a gradient step, and latest rows, which choose the epoch."""

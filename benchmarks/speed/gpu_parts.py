@@ -30,16 +30,16 @@ from benchmarks.peak_memory import peak_bytes
 from benchmarks.script import HERE, Figures, clock, machine, search_path
 from benchmarks.speed import launches, paper_scale, speed
 from benchmarks.speed.second_device import DEVICE, NAME, second_device
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting import recorded_steps
+from geogp.models.fitting.loop import fit
 from geogp.models.fitting.optimisers import AdamW, make_optimiser
 from geogp.models.fitting.recorded_steps import RECORDERS, TIMED, WARM_UP, RecordedStep
 from geogp.models.fitting.steps import Part
-from geogp.models.fitting.training_loop import fit
 from geogp.models.numerics.linalg import deferred_checks
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.training_data import Data
+from geogp.models.process.data import Data
 
 Action = Callable[[], Tensor]
 

@@ -22,14 +22,15 @@ from benchmarks.markdown import table
 from benchmarks.script import RESULTS, options_of
 from benchmarks.speed.second_device import DEVICE, NAME, Counts, second_device
 from geogp.files import write_text
-from geogp.models.catalogue.build_model import build
-from geogp.models.catalogue.catalogue_rows import CATALOGUE, CLASS_CATALOGUE
+from geogp.models.catalogue.build import build
+from geogp.models.catalogue.rows import CATALOGUE, CLASS_CATALOGUE
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting import recorded_steps, training_loop
-from geogp.models.papers.classes.categorical import ClassProcess
+from geogp.models.fitting import loop as training_loop
+from geogp.models.fitting import recorded_steps
+from geogp.models.papers.classes.processes import ClassProcess
 from geogp.models.process.architecture import Architecture
+from geogp.models.process.data import Data
 from geogp.models.process.lowrank import LowRankGP
-from geogp.models.process.training_data import Data
 
 TABLE = RESULTS / "launches" / "table.md"
 

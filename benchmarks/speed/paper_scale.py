@@ -26,12 +26,12 @@ import numpy as np
 from benchmarks.markdown import table
 from benchmarks.peak_memory import peak_bytes
 from benchmarks.script import Figures, machine, options_of, write_results
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import FitState, fit
+from geogp.models.fitting.loop import FitState, fit
 from geogp.models.presets import PRESETS
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.training_data import Data
+from geogp.models.process.data import Data
 from geogp.runs.machine import tune_process
 
 GB = 1e9

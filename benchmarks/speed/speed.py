@@ -44,7 +44,7 @@ from benchmarks.speed.speed_peers import (
     plain_step,
 )
 from geogp.files import write_text
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.optimisers import make_optimiser
 from geogp.models.fitting.recorded_steps import TIMED, WARM_UP, RecordedStep

@@ -26,8 +26,8 @@ from geogp.maps.figures.charts import reliability_panels, width_violins
 from geogp.maps.figures.figure_layout import Canvas
 from geogp.maps.figures.panels import cell_panels, component_panels, slices_panels
 from geogp.maps.target_quantities import quantity_of
-from geogp.models.joint.joint_law import Components, leading_components
-from geogp.models.model_names import find_model
+from geogp.models.joint.law import Components, leading_components
+from geogp.models.names import find_model
 from geogp.reports.rendering import say
 from geogp.runs.open_run import Run, open_run
 from geogp.runs.pipeline.arithmetic import arithmetic

@@ -17,17 +17,17 @@ from geogp.estimators.fit_rows import column_of, mask_of, warn_caller
 from geogp.estimators.parameters import EstimatorParameters, plain
 from geogp.estimators.point_columns import number_rows
 from geogp.estimators.stored_schema import StoredClasses
-from geogp.models.catalogue.build_model import SCALINGS, Scaling
+from geogp.models.catalogue.build import SCALINGS, Scaling
 from geogp.models.catalogue.fit_plan import FitPlan
 from geogp.models.catalogue.storage import save_models
-from geogp.models.fitting.training_loop import FitState
-from geogp.models.model_names import CLASS_MODELS
+from geogp.models.fitting.loop import FitState
+from geogp.models.names import CLASS_MODELS
 from geogp.models.numerics.arrays import as_floats
 from geogp.models.numerics.devices import pick_device
-from geogp.models.papers.classes.categorical import ClassProcess
+from geogp.models.papers.classes.processes import ClassProcess
 from geogp.models.presets import CLASS_PRESETS
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.training_data import Data
+from geogp.models.process.data import Data
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]

@@ -15,7 +15,7 @@ from geogp.estimators.point_scale import PointScale
 from geogp.evaluation.splits.point_splits import CELL_KM, ValidationPart, validation_part
 from geogp.models.catalogue.fit_plan import Tell
 from geogp.models.numerics.arrays import as_floats
-from geogp.models.process.training_data import Data
+from geogp.models.process.data import Data
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]

@@ -14,9 +14,9 @@ from geogp.choices import MAX_SEED, whole_number
 from geogp.errors import RequestError
 from geogp.estimators.point_columns import PointColumns
 from geogp.estimators.point_scale import PointScale
-from geogp.models.catalogue.build_model import find_spec
+from geogp.models.catalogue.build import find_spec
 from geogp.models.catalogue.fit_plan import FitPlan
-from geogp.models.model_names import find_model
+from geogp.models.names import find_model
 from geogp.models.numerics.devices import pick_device
 from geogp.models.options import NOISES, Weights
 from geogp.models.presets import Preset, find_preset

@@ -29,9 +29,9 @@ from geogp.estimators.point_columns import Points, covariate_names, crs_text
 from geogp.estimators.point_scale import Bounds, PointScale
 from geogp.models.catalogue.fit_plan import Tell
 from geogp.models.catalogue.storage import save_model
-from geogp.models.fitting.training_loop import FitState
-from geogp.models.joint.joint_level import JointLevel, check_rows, joint_level
-from geogp.models.model_names import find_model
+from geogp.models.fitting.loop import FitState
+from geogp.models.joint.level import JointLevel, check_rows, joint_level
+from geogp.models.names import find_model
 from geogp.models.process.lowrank import LowRankGP, Single
 
 if TYPE_CHECKING:

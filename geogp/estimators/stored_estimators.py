@@ -26,8 +26,8 @@ from geogp.estimators.stored_schema import (
     described_as,
 )
 from geogp.models.catalogue import storage
-from geogp.models.fitting.training_loop import FitState
-from geogp.models.model_names import find_model
+from geogp.models.fitting.loop import FitState
+from geogp.models.names import find_model
 from geogp.models.numerics.devices import pick_device
 from geogp.models.process.lowrank import LowRankGP
 

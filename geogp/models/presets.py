@@ -5,7 +5,7 @@ from typing import Any
 
 from geogp.choices import one_of
 from geogp.models.fit_settings import FitSettings
-from geogp.models.model_names import find_model
+from geogp.models.names import find_model
 from geogp.models.options import Placement, Weights
 
 

@@ -7,7 +7,7 @@ from msgspec import Meta, Struct, defstruct
 
 from geogp.evaluation.scores import ClassScores
 from geogp.geodata.tiles.targets import TARGETS
-from geogp.models.model_names import CLASS_MODELS
+from geogp.models.names import CLASS_MODELS
 from geogp.records.record_types import BY_SPLIT, Split
 from geogp.records.run_record import PartCounts, RunRecord
 

@@ -14,7 +14,7 @@ from msgspec import UNSET
 from geogp.errors import DataError
 from geogp.evaluation.stored_figures import check_figures
 from geogp.geodata.tiles.targets import TARGETS
-from geogp.models.model_names import find_model
+from geogp.models.names import find_model
 from geogp.records.checked_types import checked
 from geogp.records.class_records import of_classes, record_kind
 from geogp.records.run_record import RUN_SCHEMA, RunRecord, RunSettings, given

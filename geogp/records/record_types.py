@@ -12,7 +12,7 @@ from geogp.geodata.places.state_names import URBAN_VINTAGES
 from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.geodata.tiles.targets import SERVICES, TARGETS
 from geogp.geodata.tiles.thresholds import LEAST, MOST
-from geogp.models.model_names import CLASS_MODELS, MODELS
+from geogp.models.names import CLASS_MODELS, MODELS
 from geogp.models.options import NOISES, PRECISIONS
 from geogp.models.presets import PRESETS
 from geogp.records import record_names

@@ -16,7 +16,7 @@ from geogp.choices import CLASS, COUNT
 from geogp.errors import DataError, RequestError
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.estimators.stored_estimators import load_with_notes
-from geogp.models.model_names import find_model
+from geogp.models.names import find_model
 from geogp.models.numerics.devices import pick_device
 from geogp.models.numerics.precision import precision
 from geogp.models.options import CANDIDATES, DOUBLE

@@ -7,7 +7,7 @@ from typing import Any
 from geogp.choices import AVERAGE, CLASS, COUNT
 from geogp.errors import RequestError
 from geogp.geodata.tiles.quarters import quarter_label
-from geogp.models.model_names import ModelName
+from geogp.models.names import ModelName
 from geogp.records.record_names import LEVEL
 from geogp.reports.words import sample_words
 

@@ -26,7 +26,7 @@ from geogp.geodata.places.region import Tiles
 from geogp.geodata.places.region_choice import AUTO
 from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.quarters import quarter_label
-from geogp.models.joint.joint_level import JointLevel
+from geogp.models.joint.level import JointLevel
 from geogp.records.input_records import PointsOptions
 from geogp.records.record_reading import complete_record
 from geogp.records.run_record import OpenedRecord, given

@@ -25,7 +25,7 @@ from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
 from geogp.geodata.tiles.targets import SERVICES, TARGETS
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
-from geogp.models.model_names import MODELS, find_model, list_models
+from geogp.models.names import MODELS, find_model, list_models
 from geogp.models.options import DOUBLE, NOISES, PRECISIONS
 from geogp.models.presets import PRESETS
 from geogp.records.record_names import INPUTS, QUESTIONS

@@ -20,7 +20,7 @@ from geogp.commands.answers.areas import make_areas
 from geogp.commands.run_requests import AreasRequest
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places.layers import PolygonLayer
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.process.architecture import Architecture
 from geogp.runs.file_records import damaged_files

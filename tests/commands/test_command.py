@@ -21,7 +21,7 @@ from geogp import __version__
 from geogp.geodata.places.region import Region
 from geogp.geodata.simulation.simulated_tiles import simulate
 from geogp.geodata.simulation.simulation_files import write_simulation
-from geogp.models.catalogue.build_model import CATALOGUE, CLASS_CATALOGUE
+from geogp.models.catalogue.build import CATALOGUE, CLASS_CATALOGUE
 from geogp.runs.locks import LOCK_FILE
 
 pytestmark = pytest.mark.usefixtures("no_pictures")

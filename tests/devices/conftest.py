@@ -2,8 +2,9 @@
 
 import pytest
 
-from geogp.models.field import field_model, per_place
-from geogp.models.fitting import training_loop
+from geogp.models.field import network as field_model
+from geogp.models.field import per_place
+from geogp.models.fitting import loop as training_loop
 from geogp.models.process import rbf_readers
 
 

@@ -8,8 +8,9 @@ from benchmark_scripts import load, told
 from geogp.errors import NumericalError
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.field.vecchia import whiten
-from geogp.models.fitting import steps, training_loop
-from geogp.models.joint.joint_law import joint_posterior
+from geogp.models.fitting import loop as training_loop
+from geogp.models.fitting import steps
+from geogp.models.joint.law import joint_posterior
 from geogp.models.process import lowrank
 from geogp.models.process.basis_functions import checked_residual
 from geogp.models.process.rbf_readers import Marginals
@@ -93,7 +94,7 @@ def test_a_prediction_in_many_chunks_waits_as_often_as_in_one(name, monkeypatch)
         for size in (60, 7):
             monkeypatch.setattr("geogp.models.process.lowrank.rows_at_once", lambda *_, n=size: n)
             monkeypatch.setattr(
-                "geogp.models.field.field_process.rows_at_once", lambda *_, n=size: n
+                "geogp.models.field.stored_process.rows_at_once", lambda *_, n=size: n
             )
             counts.clear()
             found[size] = launches.predicted(there, asked), counts.waits.total()

@@ -15,9 +15,9 @@ from benchmark_scripts import load
 
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting import recorded_steps
+from geogp.models.fitting.loop import fit
 from geogp.models.fitting.recorded_steps import cuda_graph
-from geogp.models.fitting.training_loop import fit
-from geogp.models.joint.joint_law import effective_rank, joint_posterior
+from geogp.models.joint.law import effective_rank, joint_posterior
 from geogp.models.papers.deep_basis.exact_gp import ExactGP, ExactSettings, fit_exact
 
 launches, device = load("speed.launches"), load("speed.second_device")

@@ -10,7 +10,8 @@ import torch
 from benchmark_scripts import load
 
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting import recorded_steps, training_loop
+from geogp.models.fitting import loop as training_loop
+from geogp.models.fitting import recorded_steps
 from geogp.models.process.lowrank import LowRankGP
 
 launches, device = load("speed.launches"), load("speed.second_device")

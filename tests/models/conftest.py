@@ -9,12 +9,12 @@ import torch
 from numpy.typing import NDArray
 from sklearn.gaussian_process.kernels import RBF
 
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.fit_settings import FitSettings
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.basis_functions import InducingBasis
+from geogp.models.process.data import Data
 from geogp.models.process.lowrank import LowRankGP
-from geogp.models.process.training_data import Data
 
 Floats = NDArray[np.float64]
 

@@ -3,10 +3,10 @@
 import numpy as np
 import torch
 
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.process.architecture import Architecture
+from geogp.models.process.data import Data
 from geogp.models.process.lowrank import LowRankGP, Rows
-from geogp.models.process.training_data import Data
 
 SIZES = Architecture(d=2, r=10, dtype="float64")
 

@@ -6,10 +6,10 @@ import pytest
 from geogp.errors import RequestError
 from geogp.models.catalogue import budget
 from geogp.models.catalogue.budget import MAX_RANK, rank_for
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.fit_settings import FitSettings
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.training_data import Data
+from geogp.models.process.data import Data
 
 SETTINGS = FitSettings(epochs=2, batch=1000, optimiser="lbfgs")
 

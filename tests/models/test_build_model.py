@@ -8,15 +8,16 @@ import pytest
 import torch
 
 from geogp.errors import DataError, RequestError
-from geogp.models.catalogue.build_model import CATALOGUE, build, find_spec
+from geogp.models.catalogue.build import CATALOGUE, build, find_spec
 from geogp.models.catalogue.storage import load_model, save_model
+from geogp.models.fitting.loop import fit
 from geogp.models.fitting.steps import PerBatch, WholeData
-from geogp.models.fitting.training_loop import fit
 from geogp.models.options import Weights
-from geogp.models.papers.last_layers.last_layers import LastLayerPosterior
+from geogp.models.papers.last_layers.regression import LastLayerPosterior
 from geogp.models.papers.last_layers.tangents import LastLayerBasis
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.basis_functions import DenseBasis, InducingBasis, NetworkBasis
+from geogp.models.process.data import Data
 from geogp.models.process.diagonals import (
     Diagonal,
     NystromDiagonal,
@@ -30,7 +31,6 @@ from geogp.models.process.posteriors import (
     PointPosterior,
     VariationalPosterior,
 )
-from geogp.models.process.training_data import Data
 
 SIZES = Architecture(d=2, h=6, r=8, blocks=1)
 

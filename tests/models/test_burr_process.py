@@ -19,11 +19,11 @@ from geogp.distributions.burr import (
 from geogp.distributions.shape_columns import shape_from
 from geogp.distributions.shapes import GAUSSIAN
 from geogp.errors import NumericalError, RequestError
-from geogp.models.catalogue.build_model import CATALOGUE, build
+from geogp.models.catalogue.build import CATALOGUE, build
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import fit
+from geogp.models.fitting.loop import fit
 from geogp.models.options import Weights
-from geogp.models.papers.scale_mixtures.scale_mixture import (
+from geogp.models.papers.scale_mixtures.processes import (
     BurrProcess,
     InverseGamma,
     burr_log_evidence,

@@ -6,18 +6,18 @@ import torch
 from scipy import integrate, special, stats
 
 from geogp.errors import DataError, RequestError
-from geogp.models.catalogue.build_model import CLASS_CATALOGUE, build, find_spec
+from geogp.models.catalogue.build import CLASS_CATALOGUE, build, find_spec
 from geogp.models.catalogue.storage import load_model, load_models, save_model, save_models
 from geogp.models.fit_settings import FitSettings
+from geogp.models.fitting.loop import fit
 from geogp.models.fitting.steps import Part
-from geogp.models.fitting.training_loop import fit
-from geogp.models.model_names import CLASS_MODELS, MODELS, list_models
+from geogp.models.names import CLASS_MODELS, MODELS, list_models
 from geogp.models.options import Weights
-from geogp.models.papers.classes.categorical import TRAINING_DRAWS, drawn_nll
-from geogp.models.papers.scale_mixtures.scale_mixture import scale_divergence
+from geogp.models.papers.classes.processes import TRAINING_DRAWS, drawn_nll
+from geogp.models.papers.scale_mixtures.processes import scale_divergence
 from geogp.models.process.architecture import Architecture
+from geogp.models.process.data import Data
 from geogp.models.process.objectives import BatchTerms
-from geogp.models.process.training_data import Data
 
 SIZES = Architecture(d=2, h=16, r=12, blocks=1, classes=3)
 PROCESSES = ["class-nngp", "class-t-process", "class-rbf", "class-dbk"]

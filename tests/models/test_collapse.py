@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from geogp.models.catalogue.build_model import CATALOGUE, build
-from geogp.models.joint.joint_law import effective_rank
+from geogp.models.catalogue.build import CATALOGUE, build
+from geogp.models.joint.law import effective_rank
 from geogp.models.options import Weights
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.lowrank import LowRankGP, Rows

@@ -5,9 +5,9 @@ import pytest
 import torch
 from scipy import stats
 
-from geogp.models.catalogue.build_model import CATALOGUE
+from geogp.models.catalogue.build import CATALOGUE
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import fit
+from geogp.models.fitting.loop import fit
 from geogp.models.options import Weights
 from geogp.models.process.diagonals import NystromDiagonal, PredictiveDiagonal
 from geogp.models.process.lowrank import LowRankGP, Rows

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.field import covariance_start as starting
-from geogp.models.field.field_model import FieldNetwork
+from geogp.models.field.network import FieldNetwork
 from geogp.models.field.predictive_law import DISTANCE
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import fit
+from geogp.models.fitting.loop import fit
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.training_data import Data
+from geogp.models.process.data import Data
 
 RANGE_KM = 12.0
 

@@ -9,16 +9,16 @@ from scipy import integrate, stats
 from torch import nn
 
 from geogp.errors import DataError, RequestError
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import fit
-from geogp.models.joint.joint_law import joint_posterior
+from geogp.models.fitting.loop import fit
+from geogp.models.joint.law import joint_posterior
 from geogp.models.options import Weights
 from geogp.models.papers.counts.cox import OFFSET
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.basis_functions import Basis, Features, squared_norms
+from geogp.models.process.data import Data
 from geogp.models.process.objectives import BatchTerms, negative_binomial_elbo, poisson_elbo
-from geogp.models.process.training_data import Data
 
 NAMES = ["cox", "cox-nb"]
 SIZES = Architecture(

@@ -10,7 +10,7 @@ from test_joint_level import dense, exact, grid, make_field
 
 from geogp.errors import RequestError
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import fit
+from geogp.models.fitting.loop import fit
 from geogp.models.joint import design
 from geogp.models.joint.design import (
     Chosen,
@@ -20,7 +20,7 @@ from geogp.models.joint.design import (
     covariance_of,
     widest,
 )
-from geogp.models.joint.joint_level import LocalCovariance, joint_level
+from geogp.models.joint.level import LocalCovariance, joint_level
 from geogp.models.process import memory
 from geogp.models.process.lowrank import Rows
 

@@ -10,7 +10,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from geogp.errors import DataError, RequestError
 from geogp.models.papers.deep_basis.exact_gp import ExactGP, ExactSettings, check_rows, fit_exact
 from geogp.models.process import memory
-from geogp.models.process.training_data import Data
+from geogp.models.process.data import Data
 
 Floats = np.ndarray
 

@@ -10,7 +10,7 @@ from test_joint_level import grid, make_field
 
 from geogp.models.field import far_level
 from geogp.models.field.far_level import NEAR_KM, RANGE_KM, SHARE, far_factor
-from geogp.models.joint.joint_level import joint_level
+from geogp.models.joint.level import joint_level
 
 SIDE = 6
 

@@ -9,7 +9,7 @@ from scipy import sparse, stats
 
 from geogp.distributions.shapes import GAUSSIAN
 from geogp.errors import DataError
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting import few_rows
@@ -21,12 +21,12 @@ from geogp.models.fitting.few_rows import (
     widen,
     width_factor,
 )
-from geogp.models.fitting.training_loop import fit
-from geogp.models.joint.joint_law import two_variances
-from geogp.models.joint.joint_level import joint_level
+from geogp.models.fitting.loop import fit
+from geogp.models.joint.law import two_variances
+from geogp.models.joint.level import joint_level
 from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.training_data import Data
+from geogp.models.process.data import Data
 
 SETTINGS = FitSettings(epochs=1, batch=32)
 

@@ -10,25 +10,25 @@ from scipy.spatial.distance import cdist
 
 from geogp.distributions.shapes import GAUSSIAN
 from geogp.errors import DataError, RequestError
-from geogp.models.catalogue.build_model import build, find_spec
+from geogp.models.catalogue.build import build, find_spec
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.field import vecchia
+from geogp.models.field.blocks import Block
 from geogp.models.field.far_level import far_level
-from geogp.models.field.field_model import FieldNetwork
-from geogp.models.field.field_process import LAW_PARTS
-from geogp.models.field.field_rows import Block
 from geogp.models.field.near_rows import DISTANCE, NETWORKS, Conditional
+from geogp.models.field.network import FieldNetwork
 from geogp.models.field.per_place import PerPlace
 from geogp.models.field.predictive_law import PredictiveLaw, no_law
+from geogp.models.field.stored_process import LAW_PARTS
 from geogp.models.field.vecchia import NO_ROW, Sites, earlier_rows, near_places
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import fit
-from geogp.models.joint.joint_law import joint_posterior, two_variances
+from geogp.models.fitting.loop import fit
+from geogp.models.joint.law import joint_posterior, two_variances
 from geogp.models.options import Weights
 from geogp.models.process.architecture import Architecture
+from geogp.models.process.data import Data
 from geogp.models.process.lowrank import Rows
 from geogp.models.process.objectives import whitened_elbo
-from geogp.models.process.training_data import Data
 
 UNITS = (20.0, 10.0, 4.0)
 SIZES = Architecture(d=3, h=6, r=5, blocks=1, dtype="float64", units=UNITS)

@@ -6,10 +6,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geogp.models.catalogue.build_model import build
-from geogp.models.field import field_model as field
+from geogp.models.catalogue.build import build
+from geogp.models.field import network as field
 from geogp.models.field import per_place
-from geogp.models.field.field_rows import (
+from geogp.models.field.blocks import (
     BlockRows,
     HeldRows,
     block_arrays,

@@ -9,10 +9,10 @@ from scipy import stats
 from scipy.special import expit
 
 from geogp.errors import DataError, NumericalError, RequestError
-from geogp.models.catalogue.build_model import CATALOGUE, build
+from geogp.models.catalogue.build import CATALOGUE, build
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import fit
-from geogp.models.joint.joint_law import (
+from geogp.models.fitting.loop import fit
+from geogp.models.joint.law import (
     JointPosterior,
     effective_rank,
     joint_posterior,
@@ -22,8 +22,8 @@ from geogp.models.joint.joint_law import (
 from geogp.models.options import Weights
 from geogp.models.process import lowrank
 from geogp.models.process.architecture import Architecture
+from geogp.models.process.data import Data
 from geogp.models.process.lowrank import LowRankGP, Rows
-from geogp.models.process.training_data import Data
 
 Floats = np.ndarray
 

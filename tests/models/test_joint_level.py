@@ -8,18 +8,18 @@ import torch
 from scipy import sparse
 
 from geogp.errors import DataError, RequestError
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.field import tile_sequence, vecchia
-from geogp.models.field.field_model import FieldNetwork
+from geogp.models.field.network import FieldNetwork
 from geogp.models.field.predictive_law import no_law
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import fit
-from geogp.models.joint.joint_law import joint_posterior
-from geogp.models.joint.joint_level import JointLevel, joint_level
+from geogp.models.fitting.loop import fit
+from geogp.models.joint.law import joint_posterior
+from geogp.models.joint.level import JointLevel, joint_level
 from geogp.models.process.architecture import Architecture
+from geogp.models.process.data import Data
 from geogp.models.process.lowrank import Rows
 from geogp.models.process.posteriors import VariationalPosterior
-from geogp.models.process.training_data import Data
 from geogp.runs.questions.area_levels import median_sds
 
 SIZES = Architecture(d=3, h=6, r=5, blocks=1, dtype="float64", units=(6.0, 6.0, 4.0))
@@ -222,7 +222,7 @@ class TestApproximation:
     def test_sums_in_blocks_are_those_at_once(self, level, monkeypatch):
         weights = areas(len(level), self.SIDE)
         whole = level.sum_variances(weights)
-        monkeypatch.setattr("geogp.models.joint.joint_level.AT_ONCE", 2)
+        monkeypatch.setattr("geogp.models.joint.level.AT_ONCE", 2)
         np.testing.assert_allclose(level.sum_variances(weights), whole, rtol=1e-12)
 
     def test_patches_depend_on_tiles_of_earlier_groups_alone(self, level):
@@ -448,7 +448,7 @@ class TestWithoutTiles:
         drawn = np.concatenate(list(level.paths(100)))
         assert (len(passes), drawn.shape) == (1, (100, 40))
         # With hardly any memory, each batch needs its own pass.
-        monkeypatch.setattr("geogp.models.joint.joint_level.HELD_BYTES", 1)
+        monkeypatch.setattr("geogp.models.joint.level.HELD_BYTES", 1)
         assert np.concatenate(list(level.paths(100))).shape == (100, 40)
         assert len(passes) == 1 + 7
 

@@ -12,13 +12,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from geogp.errors import RequestError
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import fit
-from geogp.models.joint.joint_law import joint_posterior
-from geogp.models.papers.last_layers import last_layers as rich
+from geogp.models.fitting.loop import fit
+from geogp.models.joint.law import joint_posterior
+from geogp.models.papers.last_layers import regression as rich
 from geogp.models.papers.last_layers import tangents
-from geogp.models.papers.last_layers.last_layers import (
+from geogp.models.papers.last_layers.regression import (
     Enrichment,
     enrich,
     parameters_before_the_last,
@@ -28,8 +28,8 @@ from geogp.models.papers.last_layers.last_layers import (
 )
 from geogp.models.papers.last_layers.tangents import Mlp, Tangents
 from geogp.models.process.architecture import Architecture
+from geogp.models.process.data import Data
 from geogp.models.process.lowrank import LowRankGP
-from geogp.models.process.training_data import Data
 
 Floats = np.ndarray
 

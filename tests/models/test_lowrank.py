@@ -7,12 +7,13 @@ import pytest
 import torch
 
 from geogp.errors import DataError, RequestError
-from geogp.models.catalogue.build_model import CATALOGUE, build
-from geogp.models.fitting.training_loop import fit
-from geogp.models.papers.last_layers.last_layers import LastLayerPosterior
+from geogp.models.catalogue.build import CATALOGUE, build
+from geogp.models.fitting.loop import fit
+from geogp.models.papers.last_layers.regression import LastLayerPosterior
 from geogp.models.process import lowrank
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.basis_functions import InducingBasis
+from geogp.models.process.data import Data
 from geogp.models.process.diagonals import NystromDiagonal, VarianceCorrection
 from geogp.models.process.lowrank import LowRankGP
 from geogp.models.process.noise import ValidationNoise
@@ -21,7 +22,6 @@ from geogp.models.process.posteriors import (
     PointPosterior,
     VariationalPosterior,
 )
-from geogp.models.process.training_data import Data
 
 DTYPES = ["float32", "float64"]
 

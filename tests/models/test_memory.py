@@ -20,11 +20,11 @@ PROGRAM = """
 import sys
 from pathlib import Path
 import numpy as np
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.process.architecture import Architecture
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import fit
-from geogp.models.process.training_data import Data
+from geogp.models.fitting.loop import fit
+from geogp.models.process.data import Data
 
 name, n, r, batch = sys.argv[1], *map(int, sys.argv[2:])
 random = np.random.default_rng(0)
@@ -77,13 +77,13 @@ import ctypes, sys
 from pathlib import Path
 import numpy as np
 from geogp.models.field import tile_level
-from geogp.models.joint import joint_level as levels
+from geogp.models.joint import level as levels
 from geogp.models.process.architecture import Architecture
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.process.memory import level_bytes
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import fit
-from geogp.models.process.training_data import Data
+from geogp.models.fitting.loop import fit
+from geogp.models.process.data import Data
 
 random = np.random.default_rng(0)
 places = random.uniform(-1, 1, (200, 2)).repeat(5, axis=0)

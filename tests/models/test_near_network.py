@@ -11,12 +11,13 @@ from torch.nn import functional
 
 from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError, NumericalError
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.catalogue.storage import load_model, save_model
-from geogp.models.field import field_model, near_network
-from geogp.models.field.field_model import FieldNetwork
+from geogp.models.field import near_network
+from geogp.models.field import network as field_model
 from geogp.models.field.near_network import HIDDEN, MEMBERS, WEIGHTS, NearNetworks
 from geogp.models.field.near_summaries import OWN, SUMMARIES
+from geogp.models.field.network import FieldNetwork
 from geogp.models.field.predictive_law import (
     COVARIATES,
     Errors,
@@ -27,11 +28,11 @@ from geogp.models.field.predictive_law import (
     with_prediction,
 )
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import fit
+from geogp.models.fitting.loop import fit
 from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.models.numerics.threads import threads_of
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.training_data import Data
+from geogp.models.process.data import Data
 
 INPUTS, COLUMNS = 2, 2 + 3 + SUMMARIES
 

@@ -9,11 +9,10 @@ import torch
 from scipy.spatial import KDTree
 from test_joint_level import exact, grid, make_field
 
-from geogp.models.catalogue.build_model import build
-from geogp.models.field import field_process
+from geogp.models.catalogue.build import build
 from geogp.models.field import left_out as leaving
-from geogp.models.field.field_model import FieldNetwork
-from geogp.models.field.field_rows import NearRows
+from geogp.models.field import stored_process as field_process
+from geogp.models.field.blocks import NearRows
 from geogp.models.field.left_out import left_out
 from geogp.models.field.near_rows import (
     Conditional,
@@ -23,12 +22,13 @@ from geogp.models.field.near_rows import (
     near_rows,
     without_rows,
 )
+from geogp.models.field.network import FieldNetwork
 from geogp.models.field.vecchia import NO_ROW, NearSites, distance_to_others, whiten
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import fit
+from geogp.models.fitting.loop import fit
 from geogp.models.process.architecture import Architecture
+from geogp.models.process.data import Data
 from geogp.models.process.lowrank import Rows
-from geogp.models.process.training_data import Data
 
 __all__ = ["exact"]
 

@@ -10,20 +10,20 @@ from scipy import stats
 from test_kernels import with_values
 
 from geogp.errors import DataError, NumericalError, RequestError
-from geogp.models.catalogue.build_model import CATALOGUE, build
+from geogp.models.catalogue.build import CATALOGUE, build
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.fit_settings import FitSettings
+from geogp.models.fitting.loop import FitState, fit
 from geogp.models.fitting.steps import WholeData
-from geogp.models.fitting.training_loop import FitState, fit
 from geogp.models.options import Weights
 from geogp.models.papers.mixed_nystrom.kernels import MixedKernel
 from geogp.models.papers.mixed_nystrom.nystrom import AnchorEvidence, kernel_prior
 from geogp.models.process.architecture import Architecture
+from geogp.models.process.data import Data
 from geogp.models.process.diagonals import NystromDiagonal
 from geogp.models.process.lowrank import LowRankGP, Rows
 from geogp.models.process.objectives import log_marginal_likelihood
 from geogp.models.process.placement import place_anchors
-from geogp.models.process.training_data import Data
 
 KERNELS = sorted(name for name, spec in CATALOGUE.items() if spec.about.family == "kernel")
 SIZES = Architecture(d=2, r=12, dtype="float64")
@@ -300,7 +300,7 @@ def test_a_checkpoint_without_the_optimiser_is_refused(tmp_path, monkeypatch):
     train, validation = _table(80), _table(20, seed=1)
     path = tmp_path / "checkpoint"
     monkeypatch.setattr(
-        "geogp.models.fitting.training_loop.state_tensors", lambda _: {"0.t": torch.zeros(())}
+        "geogp.models.fitting.loop.state_tensors", lambda _: {"0.t": torch.zeros(())}
     )
 
     def stop(_state: FitState, _epochs: int) -> None:

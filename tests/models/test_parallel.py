@@ -11,17 +11,17 @@ import torch
 
 from geogp.errors import RequestError
 from geogp.models.catalogue import shared_fits
-from geogp.models.catalogue.build_model import CATALOGUE, build
+from geogp.models.catalogue.build import CATALOGUE, build
 from geogp.models.catalogue.storage import load_model
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting import parallel
+from geogp.models.fitting.loop import fit
 from geogp.models.fitting.steps import Part
-from geogp.models.fitting.training_loop import fit
 from geogp.models.numerics.teams import Team, current_team
 from geogp.models.numerics.tensor_files import read_tensors
 from geogp.models.process.architecture import Architecture
+from geogp.models.process.data import Data
 from geogp.models.process.lowrank import Rows
-from geogp.models.process.training_data import Data
 
 PROGRAM = '''
 """Fit what the cases say, and tell how it went; run by each process."""
@@ -31,12 +31,12 @@ import numpy as np
 import torch
 from geogp.errors import GeogpError
 from geogp.models.process.architecture import Architecture
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.catalogue.shared_fits import team
 from geogp.models.fit_settings import FitSettings
 from geogp.models.catalogue.storage import save_model
-from geogp.models.fitting.training_loop import fit
-from geogp.models.process.training_data import Data
+from geogp.models.fitting.loop import fit
+from geogp.models.process.data import Data
 
 def run(folder):
     rows = np.load(folder / "rows.npz")

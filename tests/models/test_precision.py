@@ -10,7 +10,7 @@ from benchmark_scripts import load
 import geogp
 from geogp.errors import RequestError
 from geogp.models.catalogue.storage import load_model, save_model
-from geogp.models.joint.joint_law import joint_posterior
+from geogp.models.joint.law import joint_posterior
 from geogp.models.numerics.precision import current_precision
 from geogp.models.numerics.tensor_files import read_tensors
 

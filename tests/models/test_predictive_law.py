@@ -18,11 +18,11 @@ from geogp.distributions.sinh_arcsinh import (
     moments,
 )
 from geogp.errors import DataError, NumericalError
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.field import left_out
 from geogp.models.field.far_level import far_level
-from geogp.models.field.field_model import FieldNetwork
+from geogp.models.field.network import FieldNetwork
 from geogp.models.field.predictive_law import (
     DISTANCE,
     ROWS_OF_LIGHT_TAILS,

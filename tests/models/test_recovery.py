@@ -8,12 +8,12 @@ import torch
 from scipy.special import expit
 
 from geogp.distributions.prediction import Prediction
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import fit
+from geogp.models.fitting.loop import fit
 from geogp.models.options import Weights
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.training_data import Data
+from geogp.models.process.data import Data
 
 pytestmark = pytest.mark.trial
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from geogp.models.catalogue.build_model import CATALOGUE, build
+from geogp.models.catalogue.build import CATALOGUE, build
 from geogp.models.fit_settings import FitSettings
+from geogp.models.fitting.loop import fit
 from geogp.models.fitting.steps import ByInputs, PerBatch
-from geogp.models.fitting.training_loop import fit
 from geogp.models.options import Weights
 from geogp.models.process.architecture import Architecture
+from geogp.models.process.data import Data
 from geogp.models.process.lowrank import LowRankGP, Rows
-from geogp.models.process.training_data import Data
 
 NAMES = sorted(
     name

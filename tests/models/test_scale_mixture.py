@@ -11,19 +11,19 @@ from scipy import stats
 from geogp.distributions.burr import Burr
 from geogp.distributions.heavy_shapes import StudentT
 from geogp.errors import RequestError
-from geogp.models.catalogue.build_model import CATALOGUE, build
+from geogp.models.catalogue.build import CATALOGUE, build
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import fit
-from geogp.models.joint.joint_law import joint_posterior
+from geogp.models.fitting.loop import fit
+from geogp.models.joint.law import joint_posterior
 from geogp.models.options import Weights
-from geogp.models.papers.scale_mixtures.scale_mixture import (
+from geogp.models.papers.scale_mixtures.processes import (
     SCALE_PRIOR,
     InverseGamma,
     StudentProcess,
     scaled_elbo,
 )
+from geogp.models.process.data import Data
 from geogp.models.process.lowrank import LowRankGP, Rows
-from geogp.models.process.training_data import Data
 
 PROCESSES = ("t-process", "burr-process")
 

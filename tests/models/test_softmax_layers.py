@@ -5,13 +5,13 @@ import pytest
 import torch
 from scipy import stats
 
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import fit
-from geogp.models.papers.classes.categorical import LOGIT_NOISE
+from geogp.models.fitting.loop import fit
+from geogp.models.papers.classes.processes import LOGIT_NOISE
 from geogp.models.papers.classes.softmax_layers import RIDGE, StudentReadout
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.training_data import Data
+from geogp.models.process.data import Data
 
 SIZES = Architecture(d=2, h=8, r=4, blocks=2, classes=3, dtype="float64")
 RNG = np.random.default_rng(0)

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from geogp.errors import RequestError
-from geogp.models.fitting.training_loop import fit
+from geogp.models.fitting.loop import fit
+from geogp.models.process.data import Data
 from geogp.models.process.lowrank import LowRankGP
-from geogp.models.process.training_data import Data
 
 
 def _ridge(model, data, *, spread_is_noise) -> np.ndarray:

@@ -12,7 +12,7 @@ import torch
 
 import geogp.models
 from geogp.errors import DataError, OutputError
-from geogp.models.catalogue.build_model import CATALOGUE
+from geogp.models.catalogue.build import CATALOGUE
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 

@@ -7,21 +7,16 @@ from scipy import integrate, stats
 
 from geogp.distributions.student_sum import NormalPlusStudent
 from geogp.errors import RequestError
-from geogp.models.catalogue.build_model import CATALOGUE, build, find_spec, with_noise
+from geogp.models.catalogue.build import CATALOGUE, build, find_spec, with_noise
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import fit
-from geogp.models.joint.joint_law import joint_posterior
+from geogp.models.fitting.loop import fit
+from geogp.models.joint.law import joint_posterior
 from geogp.models.options import Weights
-from geogp.models.papers.student_noise.student_noise import (
-    MIN_DF,
-    StudentGP,
-    StudentNoise,
-    student_expected_nll,
-)
+from geogp.models.papers.student_noise import MIN_DF, StudentGP, StudentNoise, student_expected_nll
 from geogp.models.process.architecture import Architecture
+from geogp.models.process.data import Data
 from geogp.models.process.lowrank import Rows
-from geogp.models.process.training_data import Data
 
 ABLE = ["sv-dkl", "sv-rbf", "sv-dbk", "vbll"]
 

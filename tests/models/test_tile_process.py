@@ -9,7 +9,7 @@ from scipy.linalg import expm
 from scipy.special import gamma, kv
 
 from geogp.errors import DataError
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.field.tile_process import Form, TileProcess
 from geogp.models.numerics.tensor_files import read_tensors, write_tensors

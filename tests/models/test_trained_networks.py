@@ -12,7 +12,7 @@ from test_kernels import with_values
 from geogp.distributions.burr import Burr, BurrScale
 from geogp.errors import DataError, RequestError
 from geogp.models.papers.mixed_nystrom.kernels import NetworkKernel
-from geogp.models.papers.scale_mixtures.scale_mixture import InverseGamma
+from geogp.models.papers.scale_mixtures.processes import InverseGamma
 from geogp.models.papers.scale_mixtures.trained_networks import TrainedNetwork
 
 PRIOR = InverseGamma(3.0, 2.0)

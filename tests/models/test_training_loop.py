@@ -12,20 +12,20 @@ import pytest
 import torch
 
 from geogp.errors import DataError, NumericalError, RequestError
-from geogp.models.catalogue import build_model
-from geogp.models.catalogue.build_model import CATALOGUE, build
+from geogp.models.catalogue import build as build_model
+from geogp.models.catalogue.build import CATALOGUE, build
 from geogp.models.catalogue.storage import save_model
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting import training_loop as training
+from geogp.models.fitting import loop as training
+from geogp.models.fitting.loop import FitState, fit
 from geogp.models.fitting.steps import PerBatch, WholeData
-from geogp.models.fitting.training_loop import FitState, fit
 from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.models.options import Weights
 from geogp.models.papers.mixed_nystrom.nystrom import AnchorBasis
 from geogp.models.process import lowrank
 from geogp.models.process.architecture import Architecture
+from geogp.models.process.data import Data
 from geogp.models.process.lowrank import LowRankGP
-from geogp.models.process.training_data import Data
 
 
 def _history(state: FitState) -> dict[str, Any]:

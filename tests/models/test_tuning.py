@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from geogp.errors import NumericalError, RequestError
-from geogp.models.catalogue.build_model import CATALOGUE
+from geogp.models.catalogue.build import CATALOGUE
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting import tuning
-from geogp.models.fitting.training_loop import FitState, fit
+from geogp.models.fitting.loop import FitState, fit
 from geogp.models.fitting.tuning import Trial, choose_weights, grid
 from geogp.models.options import Weights
+from geogp.models.process.data import Data
 from geogp.models.process.lowrank import LowRankGP
-from geogp.models.process.training_data import Data
 
 VALUES = [0.0, 0.01, 0.1, 1.0]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from geogp.models.field.field_model import FieldNetwork
+from geogp.models.field.network import FieldNetwork
 from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.runs.file_records import damaged_files
 from geogp.runs.open_run import open_run

@@ -11,8 +11,8 @@ from geogp.errors import RequestError
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.optimisers import LBFGS_ITERATIONS
 from geogp.models.fitting.steps import Part, Step
+from geogp.models.process.data import Data
 from geogp.models.process.lowrank import LowRankGP, Rows
-from geogp.models.process.training_data import Data
 
 MIN_RANK, MAX_RANK, RANK_STEP = 50, 4000, 50
 

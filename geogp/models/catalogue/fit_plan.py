@@ -9,15 +9,15 @@ from time import monotonic
 import torch
 
 from geogp.choices import AVERAGE
-from geogp.models.catalogue.build_model import Scaling, build
+from geogp.models.catalogue.build import Scaling, build
 from geogp.models.fitting.few_rows import are_few, check_places, count_places, widen
-from geogp.models.fitting.training_loop import FitState, Progress, fit
-from geogp.models.model_names import find_model
+from geogp.models.fitting.loop import FitState, Progress, fit
+from geogp.models.names import find_model
 from geogp.models.presets import Preset
 from geogp.models.process.architecture import Architecture
+from geogp.models.process.data import Data
 from geogp.models.process.lowrank import LowRankGP
 from geogp.models.process.memory import check_memory
-from geogp.models.process.training_data import Data
 
 Tell = Callable[[str], None]
 

@@ -14,16 +14,16 @@ import torch
 from torch import Tensor, distributed
 
 from geogp.errors import GeogpError, RequestError
-from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.build import build
 from geogp.models.fit_settings import FitSettings
+from geogp.models.fitting.loop import fit
 from geogp.models.fitting.parallel import tell, under
-from geogp.models.fitting.training_loop import fit
 from geogp.models.numerics.precision import precision
 from geogp.models.numerics.teams import current_team
 from geogp.models.options import Weights
 from geogp.models.process.architecture import Architecture
+from geogp.models.process.data import FIELDS, Data
 from geogp.models.process.lowrank import LowRankGP
-from geogp.models.process.training_data import FIELDS, Data
 
 PATIENCE = dt.timedelta(days=7)
 """Longest time that a process waits for the other processes, which may read data or draw maps."""

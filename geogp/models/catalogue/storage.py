@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from geogp.errors import DataError, RequestError
-from geogp.models.catalogue.build_model import CATALOGUE, CLASS_CATALOGUE, build
+from geogp.models.catalogue.build import CATALOGUE, CLASS_CATALOGUE, build
 from geogp.models.numerics.precision import precision
 from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.models.options import DOUBLE

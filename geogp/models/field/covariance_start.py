@@ -21,7 +21,7 @@ from geogp.models.numerics.devices import on_device
 from geogp.models.process.matern import LEAST_SMOOTHNESS
 
 if TYPE_CHECKING:
-    from geogp.models.field.field_model import FieldNetwork
+    from geogp.models.field.network import FieldNetwork
 
 LEAST_ROWS = 300
 """With fewer rows, nothing changes: they tell too little about the noise."""

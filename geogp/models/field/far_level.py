@@ -25,7 +25,7 @@ from geogp.distributions.prediction import Prediction
 from geogp.models.process.placement import farthest_points
 
 if TYPE_CHECKING:
-    from geogp.models.field.field_model import FieldNetwork
+    from geogp.models.field.network import FieldNetwork
 
 Floats = NDArray[np.float64]
 

@@ -16,7 +16,7 @@ from geogp.models.process.lowrank import Rows
 from geogp.models.process.posteriors import Information, posterior_of
 
 if TYPE_CHECKING:
-    from geogp.models.field.field_model import FieldNetwork
+    from geogp.models.field.network import FieldNetwork
 
 Floats = NDArray[np.float64]
 

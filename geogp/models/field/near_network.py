@@ -35,9 +35,9 @@ from geogp.models.fitting.optimisers import AdamW
 from geogp.models.numerics.threads import chunks, in_threads, threads_of
 
 if TYPE_CHECKING:
-    from geogp.models.field.field_model import FieldNetwork
-    from geogp.models.field.field_process import FieldProcess
     from geogp.models.field.left_out import LeftOutRows
+    from geogp.models.field.network import FieldNetwork
+    from geogp.models.field.stored_process import FieldProcess
 
 Floats = NDArray[np.float64]
 

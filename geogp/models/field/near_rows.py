@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from geogp.models.field import vecchia
-from geogp.models.field.field_rows import NearRows, RowTerms
+from geogp.models.field.blocks import NearRows, RowTerms
 from geogp.models.field.tile_process import SAME_TILE_KM, STRIPE
 from geogp.models.field.vecchia import NO_ROW, NearSites, whiten
 from geogp.models.numerics.devices import CHUNK, on_device
@@ -17,7 +17,7 @@ from geogp.models.numerics.threads import chunks
 from geogp.models.process.lowrank import Single
 
 if TYPE_CHECKING:
-    from geogp.models.field.field_process import FieldProcess
+    from geogp.models.field.stored_process import FieldProcess
 
 
 Floats = NDArray[np.float64]

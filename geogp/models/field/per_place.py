@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from geogp.distributions.prediction import Prediction
-from geogp.models.field.field_model import FieldNetwork
-from geogp.models.field.field_rows import BlockRows, Shapes, flat_on_device, padded, place_arrays
+from geogp.models.field.blocks import BlockRows, Shapes, flat_on_device, padded, place_arrays
+from geogp.models.field.network import FieldNetwork
 from geogp.models.field.vecchia import NO_ROW, Indices
 from geogp.models.fitting.steps import Part, Step
 from geogp.models.numerics.threads import in_threads

@@ -21,7 +21,7 @@ from geogp.models.field.near_rows import (
 )
 from geogp.models.field.tile_sequence import TileSequence, tile_sequence
 from geogp.models.field.vecchia import PREDICTION_ROWS
-from geogp.models.joint.joint_level import (
+from geogp.models.joint.level import (
     JointLevel,
     LevelOptions,
     LocalCovariance,
@@ -35,7 +35,7 @@ from geogp.models.numerics.threads import chunks, in_threads, threads_of
 from geogp.models.process.memory import check_level
 
 if TYPE_CHECKING:
-    from geogp.models.field.field_model import FieldNetwork
+    from geogp.models.field.network import FieldNetwork
 
 Floats = NDArray[np.float64]
 

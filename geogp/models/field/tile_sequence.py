@@ -24,15 +24,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from geogp.errors import DataError
-from geogp.models.field.field_rows import NearRows
+from geogp.models.field.blocks import NearRows
 from geogp.models.field.near_rows import NearTerms, WeightPosterior, near_rows
 from geogp.models.field.vecchia import GROWTH, NO_ROW, Sites, earlier_places, spacing, whiten
-from geogp.models.joint.joint_level import AT_ONCE, EARLIER_TILES
+from geogp.models.joint.level import AT_ONCE, EARLIER_TILES
 from geogp.models.numerics.devices import CHUNK, on_device
 from geogp.models.numerics.threads import chunks, in_threads
 
 if TYPE_CHECKING:
-    from geogp.models.field.field_model import FieldNetwork
+    from geogp.models.field.network import FieldNetwork
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]

@@ -9,9 +9,9 @@ from scipy import special
 
 from geogp.errors import DataError
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import fit
+from geogp.models.fitting.loop import fit
+from geogp.models.process.data import Data
 from geogp.models.process.lowrank import LowRankGP
-from geogp.models.process.training_data import Data
 
 Floats = NDArray[np.float64]
 

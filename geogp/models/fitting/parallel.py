@@ -18,8 +18,8 @@ from geogp.models.fitting.steps import Part, Step
 from geogp.models.numerics.precision import current_precision
 from geogp.models.numerics.teams import Team
 from geogp.models.options import Weights
+from geogp.models.process.data import FIELDS, Data
 from geogp.models.process.lowrank import LowRankGP, Rows
-from geogp.models.process.training_data import FIELDS, Data
 
 _TEXT = "text"
 """Name of the tensor with the JSON of a message."""

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from geogp.errors import NumericalError
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.training_loop import Progress, fit
-from geogp.models.model_names import find_model
+from geogp.models.fitting.loop import Progress, fit
+from geogp.models.names import find_model
 from geogp.models.options import Weights
+from geogp.models.process.data import Data
 from geogp.models.process.lowrank import LowRankGP
-from geogp.models.process.training_data import Data
 
 GRID = (0.0, 0.01, 0.1, 1.0)
 """The values of each weight that the search tries (DBK appendix B.2)."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse, special
 
-from geogp.models.joint.joint_level import JointLevel
+from geogp.models.joint.level import JointLevel
 
 Floats = NDArray[np.float64]
 

@@ -28,7 +28,7 @@ import torch
 from numpy.typing import NDArray
 
 from geogp.errors import RequestError
-from geogp.models.joint.joint_level import JointLevel, LocalCovariance
+from geogp.models.joint.level import JointLevel, LocalCovariance
 from geogp.models.numerics.devices import CHUNK, WORD
 from geogp.models.numerics.threads import chunks, in_threads
 from geogp.models.options import CANDIDATES

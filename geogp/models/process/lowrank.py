@@ -11,19 +11,19 @@ from torch import Tensor, nn
 from geogp.choices import CLASS, COUNT
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
-from geogp.models.model_names import find_model
+from geogp.models.names import find_model
 from geogp.models.numerics.arrays import as_inputs
 from geogp.models.numerics.devices import CHUNK, CHUNK_ARRAYS, rows_at_once
 from geogp.models.numerics.linalg import deferred_checks
 from geogp.models.numerics.precision import check_precision
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.basis_functions import Basis, Features
+from geogp.models.process.data import Data
 from geogp.models.process.diagonals import Diagonal
 from geogp.models.process.noise import Noise
 from geogp.models.process.objectives import BatchTerms, Repeats
 from geogp.models.process.posteriors import Posterior, WeightedRows, condition
 from geogp.models.process.rbf_readers import Marginals
-from geogp.models.process.training_data import Data
 
 Floats = NDArray[np.float64]
 

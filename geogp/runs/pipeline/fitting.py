@@ -12,11 +12,11 @@ from geogp.estimators.spatial_gp import SpatialGP
 from geogp.files import read_json, write_text
 from geogp.models.catalogue.budget import rank_for
 from geogp.models.fitting.few_rows import FOLDS, are_few
-from geogp.models.fitting.training_loop import FitState
+from geogp.models.fitting.loop import FitState
 from geogp.models.fitting.tuning import TUNING_EPOCHS, Trial, choose_weights
 from geogp.models.options import Weights
+from geogp.models.process.data import Data
 from geogp.models.process.lowrank import LowRankGP
-from geogp.models.process.training_data import Data
 from geogp.records.checked_types import checked
 from geogp.records.record_reading import run_text
 from geogp.records.run_record import FittedRank, TrialRecord, TunedWeights, WeightsRecord

@@ -30,12 +30,12 @@ from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.ookla import Ingested, InputFile, read_observations
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index, quarter_label
 from geogp.geodata.tiles.targets import TARGETS, TargetColumn
-from geogp.models.catalogue.build_model import find_spec, with_noise
-from geogp.models.model_names import ModelName, find_model
+from geogp.models.catalogue.build import find_spec, with_noise
+from geogp.models.names import ModelName, find_model
 from geogp.models.numerics.devices import pick_device
 from geogp.models.options import DOUBLE, NOISES, Weights
 from geogp.models.presets import Preset, find_preset
-from geogp.models.process.training_data import Data
+from geogp.models.process.data import Data
 from geogp.records.record_names import LEVEL, OTHER_QUESTIONS
 from geogp.runs.pipeline.run_covariates import PlaceTables, read_run_covariates
 from geogp.runs.progress import PhaseClock, ProgressListener

@@ -24,7 +24,7 @@ from geogp.geodata.points.point_tests import PointTests
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.maps.csv_tables import write_csv
-from geogp.models.joint.joint_law import two_variances
+from geogp.models.joint.law import two_variances
 from geogp.models.numerics.threads import aside, one_core_each
 from geogp.records.input_records import PointsRecord, ProviderRecord, UnitRecord
 from geogp.records.record_names import NOISE_IN_SPREAD, POINT, STEPS

@@ -12,7 +12,7 @@ from scipy import special
 
 from geogp.distributions.quantity import Quantity
 from geogp.maps.target_quantities import quantity_of
-from geogp.models.joint.joint_level import JointLevel
+from geogp.models.joint.level import JointLevel
 from geogp.runs.questions.question_types import AreaQuestion
 from geogp.runs.questions.tile_areas import TileAreas, tile_areas
 from geogp.runs.questions.tile_weights import tile_weights

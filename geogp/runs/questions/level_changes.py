@@ -21,7 +21,7 @@ from geogp.distributions.quantity import Quantity
 from geogp.errors import RequestError
 from geogp.geodata.tiles.quarters import quarter_index, quarter_label
 from geogp.maps.target_quantities import quantity_of
-from geogp.models.joint.joint_level import JointLevel
+from geogp.models.joint.level import JointLevel
 from geogp.runs.pipeline.drawing import tests_on
 from geogp.runs.question import check_quarter
 from geogp.runs.questions.area_levels import REACH

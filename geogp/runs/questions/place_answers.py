@@ -26,7 +26,7 @@ from geogp.geodata.tiles.parquet_files import DamagedParquetError, open_parquet
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index, quarter_label
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
 from geogp.maps.target_quantities import quantity_of
-from geogp.models.model_names import find_model
+from geogp.models.names import find_model
 from geogp.records.record_names import LEVEL, QUESTIONS
 from geogp.records.record_reading import complete_record
 from geogp.records.run_record import OpenedRecord, RunRecord, given

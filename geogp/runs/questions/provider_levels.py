@@ -16,7 +16,7 @@ from scipy import sparse, special
 from geogp.distributions.quantity import Quantity
 from geogp.errors import RequestError
 from geogp.maps.target_quantities import quantity_of
-from geogp.models.joint.joint_level import JointLevel
+from geogp.models.joint.level import JointLevel
 from geogp.runs.questions.area_levels import REACH
 from geogp.runs.questions.level_changes import FAR_SHARE, as_percent
 from geogp.runs.questions.question_types import AreaQuestion

@@ -11,7 +11,7 @@ from scipy import sparse, special
 from geogp.geodata.tiles.quadkeys import tile_areas_km2
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
 from geogp.models.joint.excursions import FirstMisses, JointRegion
-from geogp.models.joint.joint_level import JointLevel
+from geogp.models.joint.level import JointLevel
 from geogp.runs.questions.question_types import BY_STRATUM, ThresholdQuestion
 from geogp.runs.questions.tile_areas import tile_areas
 from geogp.runs.questions.tile_weights import tile_weights

@@ -8,7 +8,7 @@ import pytest
 from benchmark_scripts import load
 from scipy import stats
 
-from geogp.models.process.training_data import Data
+from geogp.models.process.data import Data
 
 peers = load("accuracy.field_peers")
 STRONG = ("lightgbm-neighbours", "lightgbm-devices", "lightgbm-kriging")

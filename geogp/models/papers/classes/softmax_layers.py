@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from geogp.models.numerics.devices import CHUNK
-from geogp.models.papers.classes.categorical import ClassPosterior, ClassProcess
-from geogp.models.papers.last_layers.last_layers import (
+from geogp.models.papers.classes.processes import ClassPosterior, ClassProcess
+from geogp.models.papers.last_layers.regression import (
     LastLayerGP,
     enrich,
     posterior_factor,
@@ -22,7 +22,7 @@ from geogp.models.papers.last_layers.last_layers import (
     stacked_triangle,
 )
 from geogp.models.papers.last_layers.tangents import BASE_WIDTH
-from geogp.models.papers.scale_mixtures.scale_mixture import SCALE_PRIOR
+from geogp.models.papers.scale_mixtures.processes import SCALE_PRIOR
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.objectives import BatchTerms
 from geogp.models.process.posteriors import Information, posterior_of

@@ -25,10 +25,10 @@ from geogp.models.numerics.linalg import jittered_cholesky
 from geogp.models.numerics.precision import check_precision
 from geogp.models.numerics.threads import seeded
 from geogp.models.process.basis_functions import Backbone
+from geogp.models.process.data import Data
 from geogp.models.process.memory import refuse_above
 from geogp.models.process.noise import NOISE_FLOOR, NOISE_START, ConstantNoise
 from geogp.models.process.rbf import rbf
-from geogp.models.process.training_data import Data
 
 Floats = NDArray[np.float64]
 

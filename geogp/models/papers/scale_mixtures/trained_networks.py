@@ -27,7 +27,7 @@ from geogp.errors import DataError, RequestError
 from geogp.models.numerics.arrays import as_floats
 from geogp.models.numerics.linalg import jittered_cholesky
 from geogp.models.papers.mixed_nystrom.kernels import NetworkKernel
-from geogp.models.papers.scale_mixtures.scale_mixture import InverseGamma
+from geogp.models.papers.scale_mixtures.processes import InverseGamma
 from geogp.models.process.lowrank import Floats
 
 TrainedLayers = Literal["readout", "all"]

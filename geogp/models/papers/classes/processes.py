@@ -19,7 +19,7 @@ from geogp.models.fitting.steps import ByInputs, Part
 from geogp.models.numerics.devices import CHUNK
 from geogp.models.numerics.threads import seeded
 from geogp.models.options import Weights
-from geogp.models.papers.scale_mixtures.scale_mixture import SCALE_PRIOR, scale_divergence
+from geogp.models.papers.scale_mixtures.processes import SCALE_PRIOR, scale_divergence
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.basis_functions import Features
 from geogp.models.process.lowrank import Floats, LowRankGP, Rows

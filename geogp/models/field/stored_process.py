@@ -12,7 +12,7 @@ from torch import Tensor
 
 from geogp.arguments import numbers_of
 from geogp.errors import DataError, RequestError
-from geogp.models.field.field_rows import HeldRows, RowTerms, with_providers
+from geogp.models.field.blocks import HeldRows, RowTerms, with_providers
 from geogp.models.field.measurement import MeasurementLaw
 from geogp.models.field.near_network import NearNetworks
 from geogp.models.field.near_rows import WeightPosterior

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from geogp.models.catalogue import part_makers as parts
-from geogp.models.field.field_model import FieldNetwork
+from geogp.models.field.network import FieldNetwork
 from geogp.models.field.per_place import PerPlace
 from geogp.models.fitting.steps import PerBatch, Step, WholeData
-from geogp.models.model_names import CLASS_MODELS, MODELS, ModelName
+from geogp.models.names import CLASS_MODELS, MODELS, ModelName
 from geogp.models.papers.classes import softmax_layers as softmax
-from geogp.models.papers.classes.categorical import (
+from geogp.models.papers.classes.processes import (
     ClassProcess,
     DrawnBatch,
     StudentClassProcess,
@@ -22,10 +22,10 @@ from geogp.models.papers.classes.categorical import (
     softmax_cross_entropy,
 )
 from geogp.models.papers.counts.cox import CoxGP, Dispersion
-from geogp.models.papers.last_layers.last_layers import EnrichedGP, LastLayerGP, LastLayerPosterior
+from geogp.models.papers.last_layers.regression import EnrichedGP, LastLayerGP, LastLayerPosterior
 from geogp.models.papers.mixed_nystrom.nystrom import AnchorEvidence, KernelProcess, kernel_prior
-from geogp.models.papers.scale_mixtures import scale_mixture as scales
-from geogp.models.papers.student_noise.student_noise import StudentPerBatch
+from geogp.models.papers.scale_mixtures import processes as scales
+from geogp.models.papers.student_noise import StudentPerBatch
 from geogp.models.process import objectives
 from geogp.models.process.diagonals import (
     Diagonal,

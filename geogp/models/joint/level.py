@@ -20,12 +20,12 @@ from torch import Tensor
 from geogp.arguments import numbers_of
 from geogp.choices import MAX_DRAWS, MAX_SEED, whole_number
 from geogp.errors import DataError, RequestError
-from geogp.models.joint.joint_law import posterior_given
+from geogp.models.joint.law import posterior_given
 from geogp.models.joint.weighted_sums import WeightedSums
 from geogp.models.numerics.devices import WORD
+from geogp.models.process.data import Data
 from geogp.models.process.lowrank import LowRankGP, Rows, Single
 from geogp.models.process.memory import HELD_BYTES, check_level
-from geogp.models.process.training_data import Data
 
 Floats = NDArray[np.float64]
 Weights = Any

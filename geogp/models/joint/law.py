@@ -12,8 +12,8 @@ from torch import Tensor
 from geogp.errors import NumericalError, RequestError
 
 if TYPE_CHECKING:
+    from geogp.models.process.data import Data
     from geogp.models.process.lowrank import LowRankGP, Rows
-    from geogp.models.process.training_data import Data
 
 Floats = NDArray[np.float64]
 

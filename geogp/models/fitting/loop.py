@@ -33,8 +33,8 @@ from geogp.models.numerics.linalg import deferred_checks, is_deferred
 from geogp.models.numerics.teams import current_team
 from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.models.numerics.threads import one_core_each
+from geogp.models.process.data import Data
 from geogp.models.process.lowrank import LowRankGP
-from geogp.models.process.training_data import Data
 
 logger = logging.getLogger(__name__)
 

@@ -19,10 +19,9 @@ from torch import Tensor
 
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.shapes import GAUSSIAN, Shape
+from geogp.models.field.blocks import Block, BlockRows, block_rows, place_arrays, whitened
 from geogp.models.field.covariance_start import start_covariance
 from geogp.models.field.far_level import with_far_level
-from geogp.models.field.field_process import FieldProcess, numpy_of
-from geogp.models.field.field_rows import Block, BlockRows, block_rows, place_arrays, whitened
 from geogp.models.field.left_out import LeftOutRows, held_out, left_out
 from geogp.models.field.level_drift import level_drift
 from geogp.models.field.near_network import law_and_share, learn_networks, network_predictions
@@ -37,9 +36,10 @@ from geogp.models.field.near_rows import (
     without_rows,
 )
 from geogp.models.field.predictive_law import Errors, fit_law, no_law, pooled_law, prediction_in
+from geogp.models.field.stored_process import FieldProcess, numpy_of
 from geogp.models.field.tile_level import TileLevel, tile_level
 from geogp.models.field.vecchia import Indices, Sites
-from geogp.models.joint.joint_level import LevelOptions, level_of
+from geogp.models.joint.level import LevelOptions, level_of
 from geogp.models.numerics.devices import on_device
 from geogp.models.numerics.threads import aside, in_threads, one_core_each
 from geogp.models.process.lowrank import Rows, Single

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from geogp.choices import one_of
 from geogp.errors import DataError, RequestError
-from geogp.models.catalogue.catalogue_rows import CATALOGUE, CLASS_CATALOGUE, ModelSpec
 from geogp.models.catalogue.part_makers import PlacementContext
-from geogp.models.model_names import find_model
+from geogp.models.catalogue.rows import CATALOGUE, CLASS_CATALOGUE, ModelSpec
+from geogp.models.names import find_model
 from geogp.models.numerics.arrays import as_floats
 from geogp.models.numerics.threads import seeded
 from geogp.models.options import NOISES, Placement
-from geogp.models.papers.student_noise.student_noise import StudentGP, StudentNoise
+from geogp.models.papers.student_noise import StudentGP, StudentNoise
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.lowrank import NO_NUMBERS, Floats, LowRankGP
 from geogp.models.process.memory import check_model

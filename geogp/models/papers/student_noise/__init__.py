@@ -1,1 +1,0 @@
-"""Processes with Student-t noise."""
