@@ -39,7 +39,7 @@ class FitPlan:
     def build(self, rows: Data, warn: Tell | None = None) -> LowRankGP:
         """Return the untrained model on `device`; `warn` is called with warnings about the rows.
 
-        Raises the errors of `build_model.build`, and RequestError if there is not enough memory.
+        Raises the errors of `build.build`, and RequestError if there is not enough memory.
         """
         preset = self.preset
         check_memory(self.sizes, len(rows.y), min(preset.batch, len(rows.y)), self.device)
@@ -76,7 +76,7 @@ class FitPlan:
         `warn`: called with warnings about the rows. `stage`: called when cross-validation begins.
         `name`: name of the fit in messages.
 
-        Raises the errors of `build` and `training_loop.fit`, and DataError if there are too few
+        Raises the errors of `build` and `loop.fit`, and DataError if there are too few
         places.
         """
         averages = find_model(self.model).kind == AVERAGE

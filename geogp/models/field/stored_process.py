@@ -1,6 +1,6 @@
 """The process of the field model, and the stored rows: means, covariances, neighbours.
 
-The equations, the training and the prediction are in `field_model.py`.
+The equations, the training and the prediction are in `network.py`.
 """
 
 from typing import Any

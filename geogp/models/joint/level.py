@@ -1,6 +1,6 @@
 """The level of many tiles jointly: means, variances of sums, sample paths.
 
-Covariances come from the closed form of p(w | y) under the fitted basis and noise (`joint_law.py`),
+Covariances come from the closed form of p(w | y) under the fitted basis and noise (`law.py`),
 never from the L L' that an objective learned. A process of single tiles adds its covariances
 (`tile_sequence.py`). The diagonal of a model (`diagonals.py`) is independent between tiles.
 """
