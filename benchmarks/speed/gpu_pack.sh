@@ -32,4 +32,5 @@ if [ "$size" -gt "$most" ]; then
 fi
 echo "$pack has $((size / 1024)) MiB. On the machine with the GPU, in the folder of the repository:"
 echo "  python -m pip install --no-index --no-deps --target site PACK/wheels/*.whl"
-echo "  PYTHONPATH=site python -m benchmarks speed.gpu_suite --pack PACK"
+echo "  PYTHONPATH=site python -m benchmarks speed.gpu_suite --pack PACK --out gpu-results"
+echo "  tar -czf gpu-results.tar.gz gpu-results benchmarks/results/gpu"

@@ -1,4 +1,4 @@
-"""All that a GPU must show, in ten minutes: proofs first, then times and scores.
+"""All that a GPU must show, in nine minutes: proofs first, then times and scores.
 
     benchmarks/speed/gpu_pack.sh FOLDER_WITH_DATA gpu-pack      # on a machine with geopandas
     python -m benchmarks speed.gpu_suite --pack gpu-pack --out gpu-results
@@ -15,15 +15,18 @@ The parts run in this order, each in a process of its own with a limit of time:
 - g: protein by the paper's recipe for `dbk-rbf`, with alpha 0, 0.01, 0.1 and 1;
 - h: all other tests of models that run on every device.
 
-Each part writes NAME.json into --out when it ends, and what it prints into NAME.log. The same
-command continues with the parts that have no result. With --dry, the second device of
-`second_device.py` stands in for a GPU: this executes all code, but no time says anything.
+Each part writes NAME.json into --out when it ends, and what it prints into NAME.log as it goes. The
+same command continues with the parts that have no result or failed tests; its exit code is 0 if
+there are none. After a change of the code or the card, give another folder. With --dry, the second
+device of `second_device.py` stands in for a GPU: this executes all code, but no time says anything.
 """
 
 import json
+import os
+import signal
 import sys
 import traceback
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from time import monotonic
 
@@ -40,8 +43,9 @@ DRY_ROWS = 1_500
 
 
 def work(name: str, asked: Asked) -> None:
-    """Run a part in this process, and write its figures and its log."""
-    asked.out.mkdir(parents=True, exist_ok=True)
+    """Run a part in this process, and write its figures, its log, and its error, if any."""
+    os.setsid()  # a group of its own, which ends with the part
+    (asked.out / f"{name}.error").unlink(missing_ok=True)
     with (
         (asked.out / f"{name}.log").open("w", buffering=1) as log,
         redirect_stdout(log),
@@ -49,19 +53,23 @@ def work(name: str, asked: Asked) -> None:
     ):
         try:
             found = run_part(name, asked)
-        except Exception:  # noqa: BLE001 - the log has it, and the next part follows
+        except Exception as error:  # noqa: BLE001 - the log has it, and the next part follows
             traceback.print_exc()
+            first = str(error).strip().partition("\n")[0]
+            write_text(asked.out / f"{name}.error", f"{type(error).__name__}: {first}\n")
             sys.exit(1)
         write_text(asked.out / f"{name}.json", json.dumps(found, indent=1) + "\n")
 
 
 def run_all(asked: Asked, seconds: float, folder: Path) -> dict[str, str]:
-    """Run the parts without a result while there is time; return the others' reasons by name."""
+    """Run the parts without a sound result while there is time; return reasons by part."""
     context, ends = forking("benchmarks.speed.gpu_parts"), monotonic() + seconds
+    asked.out.mkdir(parents=True, exist_ok=True)
     reasons: dict[str, str] = {}
     for name, (share, _) in PARTS.items():
-        path, limit = asked.out / f"{name}.json", min(share * seconds, ends - monotonic())
-        if path.exists():
+        limit = min(share * seconds, ends - monotonic())
+        done = results_of(asked.out).get(name)
+        if done is not None and not done.get("failed"):
             continue
         if limit <= 0:
             reasons[name] = "no time was left"
@@ -72,22 +80,27 @@ def run_all(asked: Asked, seconds: float, folder: Path) -> dict[str, str]:
         process.start()
         process.join(limit)
         if process.is_alive():
+            with suppress(ProcessLookupError):  # a process that has not begun has no group yet
+                os.killpg(process.pid, signal.SIGKILL)
             process.kill()
             process.join()
-            reasons[name] = f"ended after its limit of {limit:.0f} s"
+            reasons[name] = f"ended after its limit of {limit:.0f} s; its log has what was done"
         elif process.exitcode:
-            reasons[name] = f"failed: {last_line(asked.out / f'{name}.log')}"
-        say(f"{name}: {reasons.get(name, 'done')} ({monotonic() - started:.0f} s)")
+            reasons[name] = error_of(asked.out / f"{name}.error", process.exitcode)
         found = results_of(asked.out)
+        if failed := found.get(name, {}).get("failed"):
+            reasons[name] = f"{len(failed)} tests failed: {', '.join(failed)}"
+        say(f"{name}: {reasons.get(name, 'done')} ({monotonic() - started:.0f} s)")
         if found:
             write_results(folder, page(found, reasons), found)
     return reasons
 
 
-def last_line(log: Path) -> str:
-    """Return the last line of a log, which names the error."""
-    lines = log.read_text("utf-8").splitlines() if log.exists() else []
-    return lines[-1] if lines else "no log"
+def error_of(path: Path, code: int) -> str:
+    """Return the reason of a part that failed: its error, or the exit code of a crash."""
+    if path.exists():
+        return f"failed: {path.read_text('utf-8').strip()}"
+    return f"failed: the process ended with the code {code}"
 
 
 def results_of(out: Path) -> dict[str, Figures]:
@@ -127,11 +140,15 @@ def _proofs(found: dict[str, Figures]) -> str:
         text += f"## Tests ({key})\n\n{one['passed']} passed{failed}.{unread}\n\n"
     if "c-repeats" in found:
         lines = [
-            (f"`{name}`", f"{one['nll']:.4f}", f"{one['nll_cpu']:.4f}", "; ".join(one["log"]))
+            (
+                *(f"`{name}`", f"{one['nll']:.4f}", f"{one['nll_cpu']:.4f}"),
+                f"{one['gap']:.1e}" + ("" if one["alike"] else " (too much)"),
+                "; ".join(one["log"]),
+            )
             for name, one in found["c-repeats"]["models"].items()
         ]
-        header = ("model", "log score", "on the CPU", "steps")
-        text += f"## Four rows at each input\n\n{table(header, lines, left=(0, 3))}\n"
+        header = ("model", "log score", "on the CPU", "gap of the first losses", "steps")
+        text += f"## Four rows at each input\n\n{table(header, lines, left=(0, 4))}\n"
     return text
 
 
@@ -145,16 +162,18 @@ def _steps(found: dict[str, Figures]) -> str:
     if "d-steps" not in found:
         return ""
     one = found["d-steps"]
+    refused = one["recorded_ms"] is None
     lines = [
         ("a step, alone", f"{one['alone_ms']:.3g} ms"),
-        ("a step, recorded", f"{one['recorded_ms']:.3g} ms"),
+        ("a step, recorded", "refused" if refused else f"{one['recorded_ms']:.3g} ms"),
         ("a step, the way that was kept", f"{one['kept_ms']:.3g} ms"),
     ]
     for name, peak in one["peaks"].items():
         short = name.removeprefix("torch.")
         lines.append((f"product of matrices, {short}", f"{peak / 1e12:.3g} Top/s"))
         lines.append((f"share of this in a step, {short}", f"{100 * one['shares'][name]:.1f} %"))
-    return f"## A step of `dbk-rbf`\n\n{table(('', 'found'), lines)}\n"
+    said = "".join(f"- {line}\n" for line in one["log"])
+    return f"## A step of `dbk-rbf`\n\n{table(('', 'found'), lines)}\n{said}\n"
 
 
 def _beside(found: dict[str, Figures]) -> str:
@@ -162,7 +181,7 @@ def _beside(found: dict[str, Figures]) -> str:
         return ""
     one = found["e-speed"]
     lines = [(key, f"{one[key]:.3g}") for key in one if key.endswith(("_gpytorch", "_torch"))]
-    header = ("ratio (above 1: geogp is faster)", "")
+    header = ("ratio (above 1: geogp is faster; its steps are recorded if that helps)", "")
     return f"## Beside GPyTorch and plain PyTorch\n\n{table(header, lines)}\n"
 
 
@@ -180,7 +199,10 @@ def _fits(found: dict[str, Figures]) -> str:
             scores = one["epochs"], f"{one['seconds']:.1f}", f"{one['nll']:.4f}"
             lines.append((f"protein, alpha {alpha:g}", "", *scores, "", ""))
     header = ("fit", "rows", "epochs", "seconds", "log score", "memory, GPU", "memory, process")
-    return f"## Whole fits\n\n{table(header, lines)}\n" if lines else ""
+    said = [
+        f"- {name}: {line}\n" for name in found if name[0] in "fg" for line in found[name]["log"]
+    ]
+    return f"## Whole fits\n\n{table(header, lines)}\n{''.join(said)}" if lines else ""
 
 
 def dry_pack(pack: Path) -> None:
@@ -197,7 +219,7 @@ def dry_pack(pack: Path) -> None:
 
 def main() -> int:
     """Run the parts that have no result yet, and write the table after each part."""
-    asked = parser(__doc__, out="gpu", table="gpu", pack=Path, seconds=600.0, dry=False)
+    asked = parser(__doc__, out="gpu", table="gpu", pack=Path, seconds=540.0, dry=False)
     given = asked.parse_args()
     if given.dry:
         if given.table == RESULTS / "gpu":

@@ -43,6 +43,7 @@ from benchmarks.speed.speed_peers import (
     gpytorch_step,
     plain_step,
 )
+from geogp.errors import NumericalError
 from geogp.files import write_text
 from geogp.models.catalogue.build import build
 from geogp.models.fit_settings import FitSettings
@@ -56,7 +57,7 @@ from geogp.models.process.architecture import Architecture
 from geogp.models.process.lowrank import LowRankGP, Rows
 from geogp.runs.machine import tune_process
 
-Run = Callable[[], None]
+Run = Callable[[], object]
 
 OURS = {"svgp": "sv-rbf", "dbk-rbf": "dbk-rbf", "dbk-silu": "dbk-silu"}
 
@@ -140,12 +141,18 @@ class Bench:
         made.take_target(y)
         return made.to(self.device)
 
-    def step(self, name: str, s: Sizes, lengthscale: float | None = 0.3) -> Run:
-        """Return one training step of a model of geogp."""
-        return self.step_of(self.model(name, s, lengthscale if name == "svgp" else None), s)
+    def step(
+        self, name: str, s: Sizes, lengthscale: float | None = 0.3, *, record: bool = True
+    ) -> Run:
+        """Return one training step of a model of geogp; see `step_of`."""
+        model = self.model(name, s, lengthscale if name == "svgp" else None)
+        return self.step_of(model, s, record=record)
 
-    def step_of(self, model: LowRankGP, s: Sizes) -> Run:
-        """Return one training step of a given model, on a GPU recorded if that is faster."""
+    def step_of(self, model: LowRankGP, s: Sizes, *, record: bool = True) -> Run:
+        """Return one training step of a given model, on a GPU recorded if that is faster.
+
+        A recorded step has its memory already.
+        """
         x, y = self.data(s.n)
         counts = torch.ones(s.n, 2, dtype=torch.float64, device=self.device)
         rows = Rows(model.scaled(x), model.standardised(y), counts)
@@ -158,16 +165,17 @@ class Bench:
             optimiser.step()
             return loss
 
-        recorded = RecordedStep(make, optimiser, self.device)
+        recorded = RecordedStep(optimiser, self.device)
 
-        def run() -> None:
-            numbers = on_device(random.integers(0, s.n, s.b), self.device)
+        def run() -> Tensor:
+            part = Part(on_device(random.integers(0, s.n, s.b), self.device), s.b)
             with deferred_checks():  # as in a fit
-                recorded(Part(numbers, s.b))
+                return recorded(make, part) if record else make(part)
 
-        if recorded.recorder is not None:
-            for _ in range(WARM_UP + 2 * TIMED):
-                run()
+        if recorded.recorder is not None and record:
+            losses = [float(run()) for _ in range(WARM_UP + 2 * TIMED)]
+            if not math.isfinite(losses[-1]):
+                raise NumericalError(f"the steps that are timed diverge: {losses}")
         return run
 
     def trained(self, s: Sizes) -> LowRankGP:
@@ -391,7 +399,9 @@ def growth(bench: Bench, s: Sizes) -> Figures:
             times = bench.in_turns(subjects, rounds, s.side)
             medians = [statistics.median(times[str(v)]) for v in values]
             found["slopes"][f"{name} step by {key}"] = slope(values, medians)
-        found[f"{name.replace('-', '_')}_step_bytes"] = bench.peak_bytes(bench.step(name, s))
+        found[f"{name.replace('-', '_')}_step_bytes"] = bench.peak_bytes(
+            bench.step(name, s, record=False)
+        )
     points = [s.points // 4, s.points // 2]
     subjects = {str(v): bench.predictions(replace(s, points=v))["dbk-rbf"] for v in points}
     times = bench.in_turns(subjects, 3, s.side)

@@ -9,13 +9,14 @@ from geogp.errors import NumericalError
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.field.vecchia import whiten
 from geogp.models.fitting import loop as training_loop
-from geogp.models.fitting import steps
 from geogp.models.joint.law import joint_posterior
-from geogp.models.process import lowrank
+from geogp.models.process import lowrank, rbf_readers
 from geogp.models.process.basis_functions import checked_residual
 from geogp.models.process.rbf_readers import Marginals
 
 launches, device = load("speed.launches"), load("speed.second_device")
+
+SEARCHES = rbf_readers.searches
 
 MORE = 1.05
 """Launches may exceed those of the committed table by this factor, for another version of torch."""
@@ -65,8 +66,7 @@ def test_a_fit_on_the_device_gives_the_numbers_of_the_cpu(name, tmp_path):
 @pytest.mark.parametrize("name", sorted(launches.MODELS.keys() - {"burr-process", "field"}))
 def test_no_step_waits_with_four_rows_at_each_input(name, monkeypatch):
     """Models of all rows have two chunks here. `field` does not combine rows."""
-    for module in (lowrank, steps):
-        monkeypatch.setattr(module, "CHUNK", 30)
+    monkeypatch.setattr(lowrank, "CHUNK", 30)
     train, validation = launches.world(name, 190, 1, repeats=4), launches.world(name, 60, 2)
     with device.second_device() as counts:
         there = launches.made(name, train).to(device.DEVICE)
@@ -101,6 +101,21 @@ def test_a_prediction_in_many_chunks_waits_as_often_as_in_one(name, monkeypatch)
             assert counts.launches
     np.testing.assert_allclose(found[7][0], found[60][0], rtol=1e-4, atol=1e-5)
     assert found[7][1] == found[60][1]
+
+
+def test_many_rows_are_predicted_in_single_precision_by_points_of_the_cpu(monkeypatch):
+    monkeypatch.setattr(rbf_readers, "searches", SEARCHES)
+    train, asked = launches.world("dbk-rbf", 190, 1), launches.world("dbk-rbf", 600, 2).x
+    model = launches.made("dbk-rbf", train)
+    launches.fitted(model, train, launches.world("dbk-rbf", 60, 3))
+    expected = model.predict(asked)
+    with device.second_device() as counts:
+        model.to(device.DEVICE)
+        few, many = (counts.waits.clear() or model.predict(x) for x in (asked[:500], asked))
+        assert counts.waits.total() == 7
+    np.testing.assert_array_equal(many.mean, expected.mean)
+    np.testing.assert_array_equal(many.sd, expected.sd)
+    np.testing.assert_allclose(few.sd, expected.sd[:500], rtol=1e-5)
 
 
 def test_an_epoch_whose_matrix_needs_jitter_is_made_again_with_checks(monkeypatch):

@@ -136,7 +136,7 @@ def test_an_exact_process_on_the_gpu_has_the_numbers_of_the_cpu(h, gpu, rows):
 def test_a_failed_recording_leaves_the_process_as_it_was_cuda():
     """Afterwards memory is freed, random numbers are drawn, and other steps are recorded."""
     values = torch.ones(1000, device="cuda")
-    torch.cuda.synchronize()
+    gc.collect()
     torch.cuda.empty_cache()
     before, stream = torch.cuda.memory_reserved(), torch.cuda.current_stream()
 
@@ -149,8 +149,8 @@ def test_a_failed_recording_leaves_the_process_as_it_was_cuda():
     assert torch.cuda.current_stream() == stream
     gc.collect()
     torch.cuda.empty_cache()
-    assert torch.cuda.memory_reserved() == before
+    assert torch.cuda.memory_reserved() <= before
     assert torch.rand(3, device="cuda").isfinite().all()
-    loss, replay = cuda_graph((values * 2).sum)
+    found, replay = cuda_graph(values.sum)
     replay()
-    assert float(loss) == 2000.0
+    assert float(found) == 1000.0

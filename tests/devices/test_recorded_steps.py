@@ -1,8 +1,11 @@
 """Recorded training steps on a second device: the numbers of the CPU, and two kernels to start."""
 
+import gc
 import logging
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ from benchmark_scripts import load
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting import loop as training_loop
 from geogp.models.fitting import recorded_steps
+from geogp.models.process.data import Data
 from geogp.models.process.lowrank import LowRankGP
 
 launches, device = load("speed.launches"), load("speed.second_device")
@@ -83,6 +87,29 @@ def test_steps_with_four_rows_at_each_input_are_recorded(name, world, counts, ca
     trial = recorded_steps.WARM_UP + 2 * recorded_steps.TIMED
     assert set(started.waits[3:]) <= {0, 1}
     assert 3 in started.launches[trial:]
+
+
+@pytest.mark.parametrize("name", ["dbk-rbf", "vbll", "dnn", "sv-rbf"])
+def test_steps_with_unequal_numbers_of_rows_at_the_inputs_are_recorded(
+    name, world, counts, monkeypatch, caplog
+):
+    """Steps with equally many inputs then have different numbers of rows."""
+    plain = launches.world
+
+    def unequal(name, n, seed, repeats=1):
+        rows = plain(name, n, seed)
+        if repeats == 1:
+            return rows
+        times = np.arange(n // 3) % 6 + 1
+        at = np.repeat(np.arange(len(times)), times)[:n]
+        return Data(rows.x[at], plain(name, len(at), seed + 5).y)
+
+    monkeypatch.setattr(launches, "world", unequal)
+    expected = _losses(*world(name, repeats=4))
+    found, started = _on_device(world, name, counts, repeats=4)
+    assert found == expected
+    assert "not recorded" not in caplog.text
+    assert 3 in started.launches[recorded_steps.WARM_UP + 2 * recorded_steps.TIMED :]
 
 
 @pytest.mark.parametrize("r", [64, 130])
@@ -178,6 +205,75 @@ def test_an_epoch_with_a_failed_check_is_made_again_without_records(world, count
     assert len(started.launches) == 5 * (SETTINGS.epochs + 1)
     assert len(replays) < 16
     assert started.launches[-2] > 100
+
+
+def test_a_fit_leaves_no_recorded_step_for_the_collector(world, counts, monkeypatch):
+    """The memory of a graph is free as soon as the fit ends."""
+    kept = []
+
+    def record(step):
+        loss, start = counts.record(step)
+        kept.append(weakref.ref(start))
+        return loss, start
+
+    monkeypatch.setitem(recorded_steps.RECORDERS, device.NAME, record)
+    gc.collect()
+    gc.disable()
+    try:
+        model, train, validation = world("dnn")
+        _losses(model.to(device.DEVICE), train, validation)
+        assert [ref() for ref in kept] == [None]
+    finally:
+        gc.enable()
+    assert all(value.grad is None for value in model.parameters())
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_failed_recording_is_ended_by_whoever_left_it_open(waits, is_new, monkeypatch):
+    """By imitations of PyTorch: old versions leave the pool in use, new ones end its use."""
+    done, is_open = [], True
+
+    class Graph:
+        def __enter__(self):
+            assert not gc.isenabled()
+
+        def __exit__(self, *_):
+            nonlocal is_open
+            is_open = waits and not is_new
+            if waits:
+                raise RuntimeError("capture invalidated")
+
+    def end(_device, pool):
+        if not is_open:
+            raise RuntimeError("not recording")
+        done.append(("end", pool))
+
+    generator = SimpleNamespace(clone_state=lambda: "numbers", graphsafe_set_state=done.append)
+    stream = SimpleNamespace(device_index=0)
+    cuda = {
+        "CUDAGraph": lambda: "graph",
+        "graph_pool_handle": lambda: "pool",
+        "current_stream": lambda: stream,
+        "set_stream": done.append,
+        "default_generators": [generator],
+        "graph": lambda *_, **__: Graph(),
+    }
+    for name, value in cuda.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+    monkeypatch.setattr(torch._C, "_cuda_endAllocateToPool", end, raising=False)
+    monkeypatch.setattr(
+        torch._C, "_cuda_releasePool", lambda *_: done.append("release"), raising=False
+    )
+
+    def step():
+        raise RuntimeError("operation not permitted")
+
+    with pytest.raises(RuntimeError, match="operation not permitted"):
+        recorded_steps.cuda_graph(step)
+    ended = [("end", "pool"), "release"] if waits and not is_new else []
+    assert done == [stream, "numbers", *ended]
+    assert gc.isenabled()
 
 
 def test_the_optimiser_knows_when_its_step_is_recorded(world, counts, monkeypatch):

@@ -127,6 +127,8 @@ def fit(
             run.save()
             raise
         run.save()
+        # Gradients of a recorded step would hold its memory.
+        run.optimiser.zero_grad(set_to_none=True)
         ending = monotonic()
         model.load_state_dict(run.best)
         if settings.solve_mean:
@@ -163,7 +165,7 @@ class _Run:
         self.optimiser = make_optimiser(model, settings)
         self._must_check = False
         self.rate_factor: float | None = None
-        self.recorded = RecordedStep(self._move, self.optimiser, model.device)
+        self.recorded = RecordedStep(self.optimiser, model.device)
         self.placed = self.step.placed(model, self.rows, settings.batch)
         n = self.rows.n
         size = self.step.rows(settings.batch, n)
@@ -336,7 +338,7 @@ class _Run:
             closure = self._guarded(part)
             loss = torch.as_tensor(self.optimiser.step(closure), dtype=torch.float64)
         elif self.step.same_kernels and self.team.size == 1 and is_deferred(self.rows.x):
-            loss = self.recorded(self.placed(part))
+            loss = self.recorded(self._move, self.placed(part))
         else:
             loss = self._move(part)
         self.average.update()

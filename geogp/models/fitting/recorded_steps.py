@@ -5,9 +5,10 @@ than the GPU needs to compute them. If all steps start the same kernels on array
 and never wait for the GPU, a CUDA graph can hold them, and one call starts all of them.
 """
 
+import gc
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -28,26 +29,44 @@ Recorder = Callable[[Callable[[], Tensor]], tuple[Tensor, Callable[[], None]]]
 def cuda_graph(step: Callable[[], Tensor]) -> tuple[Tensor, Callable[[], None]]:
     """Record a step as a CUDA graph; see `Recorder`.
 
-    Raises RuntimeError if the step cannot be recorded; the process is then as before.
+    Raises RuntimeError if the step cannot be recorded. Stream, allocations and random numbers are
+    then as before.
     """
     graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
     stream = torch.cuda.current_stream()
     generator = torch.cuda.default_generators[stream.device_index]
     numbers = generator.clone_state()
     try:
-        with torch.cuda.graph(graph, pool=pool):
+        with _without_collection(), torch.cuda.graph(graph, pool=pool):
             loss = step()
     except RuntimeError as error:
         # PyTorch ends a failed recording with another error and then leaves its stream, its memory
         # pool and the state of its random numbers in use: large allocations would fail later.
         torch.cuda.set_stream(stream)
         generator.graphsafe_set_state(numbers)
-        # If only the step failed, PyTorch has ended the recording. Old versions lack the functions.
+        # If only the step failed, or in new versions, PyTorch has ended the use of the pool itself,
+        # and the first function raises. Old versions lack the functions.
         with suppress(RuntimeError, AttributeError):
             torch._C._cuda_endAllocateToPool(stream.device_index, pool)  # noqa: SLF001
             torch._C._cuda_releasePool(stream.device_index, pool)  # noqa: SLF001
         raise RuntimeError(str(error.__context__ or error)) from error
     return loss, graph.replay
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Collect unused objects now, and none in the ``with`` block: an old graph may be among them.
+
+    A recording fails if another graph is destroyed meanwhile.
+    """
+    gc.collect()
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 RECORDERS: dict[str, Recorder] = {"cuda": cuda_graph}
@@ -56,9 +75,12 @@ RECORDERS: dict[str, Recorder] = {"cuda": cuda_graph}
 
 @dataclass
 class _Trial:
-    """How steps with equally many rows are made, their number so far, and seconds of both ways."""
+    """How steps with equally many rows are made, their number so far, and seconds of both ways.
 
-    make: Callable[[Part], Tensor]
+    `recorded` makes a recorded step; None if there is none, or if it is slower.
+    """
+
+    recorded: Callable[[Part], Tensor] | None = None
     made: int = 0
     seconds: list[float] = field(default_factory=lambda: [0.0, 0.0])
 
@@ -70,47 +92,47 @@ class RecordedStep:
     is recorded, and the way that takes less time makes all further steps; a log message has both
     times. If a step cannot be recorded, a log message says why.
 
-    `step` makes a step of `optimiser` and returns its loss. For all parts with equally many
-    numbers, it must start the same kernels, without waiting for the device, and change tensors in
-    place.
+    A recorded step needs memory of its own, which is free as soon as this object is deleted.
     """
 
-    def __init__(
-        self,
-        step: Callable[[Part], Tensor],
-        optimiser: torch.optim.Optimizer,
-        device: torch.device,
-    ) -> None:
-        self.step, self.optimiser, self.recorder = step, optimiser, RECORDERS.get(device.type)
+    def __init__(self, optimiser: torch.optim.Optimizer, device: torch.device) -> None:
+        self.optimiser, self.recorder = optimiser, RECORDERS.get(device.type)
         self.trials: dict[tuple[bool, int], _Trial] = {}
 
-    def __call__(self, part: Part) -> Tensor:
-        """Make a step; return its loss, which is valid until the next call."""
+    def __call__(self, step: Callable[[Part], Tensor], part: Part) -> Tensor:
+        """Make a step; return its loss, which is valid until the next call.
+
+        `step` makes a step of the optimiser and returns its loss. For all parts with equally many
+        numbers, it must start the same kernels, without waiting for the device, and change tensors
+        in place. It must be the same in all calls.
+        """
         kind = part.whole_places, len(part.numbers)
-        trial = self.trials.setdefault(kind, _Trial(self.step))
+        trial = self.trials.setdefault(kind, _Trial())
         at = trial.made - WARM_UP
         trial.made += 1
         if self.recorder is None or not 0 <= at < 2 * TIMED:
-            return trial.make(part)
+            return (trial.recorded or step)(part)
         if at == TIMED:
-            trial.make = self._record(part, self.recorder)
+            trial.recorded = self._record(step, part, self.recorder)
         started = monotonic()
-        loss = trial.make(part)
+        loss = (trial.recorded or step)(part)
         loss.item()  # waits until the step is done
         trial.seconds[at // TIMED] += monotonic() - started
         if at == 2 * TIMED - 1:
             self._choose(trial, part.n)
         return loss
 
-    def _record(self, part: Part, recorder: Recorder) -> Callable[[Part], Tensor]:
+    def _record(
+        self, step: Callable[[Part], Tensor], part: Part, recorder: Recorder
+    ) -> Callable[[Part], Tensor] | None:
         held = part._replace(numbers=part.numbers.clone())
         self._set_capturable(value=True)
         try:
-            loss, start = recorder(lambda: self.step(held))
+            loss, start = recorder(lambda: step(held))
         except RuntimeError as error:
             logger.warning("training steps are not recorded, and may be slower: %s", error)
             self.recorder = None
-            return self.step
+            return None
         finally:
             self._set_capturable(value=False)
 
@@ -130,4 +152,4 @@ class RecordedStep:
         alone, recorded = (1000 * seconds / TIMED for seconds in trial.seconds)
         logger.info("a step of %d rows: %.3g ms, recorded %.3g ms", rows, alone, recorded)
         if recorded > alone:
-            trial.make = self.step
+            trial.recorded = None
