@@ -103,11 +103,26 @@ def simulate(request: SimulationRequest, listener: ProgressListener) -> Answer:
 @app.command()
 @answering
 def models() -> Answer:
-    """List the names of the models, one on each line."""
+    """List the models: of which paper they are, what they predict, and which are recommended."""
     from geogp.models.names import CLASS_MODELS, MODELS
 
     every = MODELS | CLASS_MODELS
-    return Answer({"models": {name: row.summary for name, row in every.items()}}, every)
+    described = {
+        name: {
+            "summary": row.summary,
+            "paper": row.paper,
+            "target": row.kind,
+            "family": row.family,
+            "recommended": row.recommended,
+        }
+        for name, row in every.items()
+    }
+    rows = [
+        (name, row.paper, row.kind, "recommended" if row.recommended else "study")
+        for name, row in every.items()
+    ]
+    headings = "model", "paper", "target", "use"
+    return Answer({"models": described}, [console.table("models", headings, rows, left=headings)])
 
 
 app.command()(questions.areas)

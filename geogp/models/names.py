@@ -23,6 +23,8 @@ class ModelName:
         measurements.
     `takes_student`: whether the model can be trained under Student-t noise.
     `uses`: names of the weights in `Weights` that the objective uses; only the PPGP family has any.
+    `paper`: authors of the model; empty for a plain network.
+    `recommended`: whether this is the model for users; the others are for comparison and study.
     """
 
     name: str
@@ -31,6 +33,8 @@ class ModelName:
     has_spread: bool = True
     takes_student: bool = False
     uses: tuple[str, ...] = ()
+    paper: str = ""
+    recommended: bool = False
 
     @property
     def has_tiles(self) -> bool:
@@ -82,9 +86,19 @@ class ModelName:
             )
 
 
+BASIS_KERNELS = "Zhu, Yuchi and Xie"
+NETWORK_KERNELS = "Antunes de Araújo and Gonçalves"
+SCALE_MIXTURES = "Lee et al."
+LAST_LAYERS = "Calvo-Ordoñez et al."
+"""The papers whose models geogp has; `docs/formulas.md` has their titles."""
+
 _kernel = partial(ModelName, family="kernel")
-_dppgp = partial(ModelName, uses=("alpha", "beta"))
+_dppgp = partial(ModelName, uses=("alpha", "beta"), paper=BASIS_KERNELS)
 _student = partial(ModelName, takes_student=True)
+_basis = partial(ModelName, paper=BASIS_KERNELS)
+_mixed = partial(_kernel, paper=NETWORK_KERNELS)
+_scale = partial(_kernel, paper=SCALE_MIXTURES)
+_layers = partial(ModelName, paper=LAST_LAYERS)
 
 _MODELS = (
     ModelName(
@@ -92,6 +106,8 @@ _MODELS = (
         "a deep basis over space and time, a process of single tiles, noise that depends on the "
         "number of tests",
         family="field",
+        paper="geogp",
+        recommended=True,
     ),
     _dppgp("dbk-rbf", "deep basis kernel: inducing points of an RBF kernel on a network, dPPGP"),
     _dppgp("dbk-silu", "deep basis kernel: a dense SiLU layer on a network, dPPGP"),
@@ -99,68 +115,91 @@ _MODELS = (
         "pp-dkl",
         "parametric predictive deep kernel learning: inducing points on a network, PPGP",
         uses=("beta",),
+        paper="Jankowiak et al. 2020",
     ),
     _student(
-        "sv-dkl", "sparse deep kernel learning: inducing points of an RBF kernel on a network, ELBO"
+        "sv-dkl",
+        "sparse deep kernel learning: inducing points of an RBF kernel on a network, ELBO",
+        paper="Wilson et al. 2016",
     ),
-    _student("sv-rbf", "sparse variational GP: inducing points of an RBF kernel on inputs, ELBO"),
-    _student("sv-dbk", "deep basis kernel: a dense SiLU layer, ELBO with the variance correction"),
-    _student("vbll", "variational Bayesian last layer: a dense SiLU layer on a network, ELBO"),
-    ModelName(
+    _student(
+        "sv-rbf",
+        "sparse variational GP: inducing points of an RBF kernel on inputs, ELBO",
+        paper="Hensman et al. 2013",
+    ),
+    _student(
+        "sv-dbk",
+        "deep basis kernel: a dense SiLU layer, ELBO with the variance correction",
+        paper=BASIS_KERNELS,
+    ),
+    _student(
+        "vbll",
+        "variational Bayesian last layer: a dense SiLU layer on a network, ELBO",
+        paper="Harrison et al. 2024",
+    ),
+    _basis(
         "dbk-exact",
         "deep basis kernel in closed form: a dense SiLU layer, corrected marginal likelihood",
     ),
-    ModelName(
+    _basis(
         "dbk-exact-rbf",
         "deep basis kernel in closed form: inducing points, corrected marginal likelihood",
     ),
-    ModelName("dbk-mml", "dbk-exact without the correction, for study: its variance collapses"),
-    ModelName("sgp", "sparse GP: inducing points of an RBF kernel on inputs, collapsed bound"),
+    _basis("dbk-mml", "dbk-exact without the correction, for study: its variance collapses"),
+    ModelName(
+        "sgp",
+        "sparse GP: inducing points of an RBF kernel on inputs, collapsed bound",
+        paper="Titsias 2009",
+    ),
     ModelName(
         "sdkl",
         "sparse deep kernel learning: inducing points of an RBF kernel on a network, "
         "collapsed bound",
+        paper="Wilson et al. 2016",
     ),
     ModelName(
         "dnn",
         "a plain network, squared error; one noise variance from the validation rows",
         has_spread=False,
     ),
-    _kernel(
-        "nystrom-mixed", "mixed arcsine and leaky-ReLU kernel at anchors, maximum a posteriori"
-    ),
-    _kernel(
+    _mixed("nystrom-mixed", "mixed arcsine and leaky-ReLU kernel at anchors, maximum a posteriori"),
+    _mixed(
         "nystrom-mixed-dtc",
         "nystrom-mixed, whose predictions add the prior variance that the anchors do not explain",
     ),
-    _kernel(
+    _mixed(
         "nystrom-mixed-fitc",
         "nystrom-mixed plus the prior variance that the anchors do not explain",
     ),
-    _kernel("nngp", "kernel of infinitely wide erf networks at anchors, marginal likelihood"),
-    _kernel("nngp-relu", "kernel of infinitely wide ReLU networks at anchors, marginal likelihood"),
-    _kernel("t-process", "nngp with an inverse-gamma scale, which gives a Student-t process"),
+    _scale("nngp", "kernel of infinitely wide erf networks at anchors, marginal likelihood"),
+    _scale("nngp-relu", "kernel of infinitely wide ReLU networks at anchors, marginal likelihood"),
+    _scale("t-process", "nngp with an inverse-gamma scale, which gives a Student-t process"),
     ModelName(
-        "sv-t-process", "t-process by mini-batches: a variational posterior of weights and scale"
+        "sv-t-process",
+        "t-process by mini-batches: a variational posterior of weights and scale",
+        paper=SCALE_MIXTURES,
     ),
-    ModelName(
+    _layers(
         "bll",
         "Bayesian last layer: a plain network, squared error, then a closed form on its features",
     ),
-    ModelName(
+    _layers(
         "rich-bll", "Bayesian last layer enriched by the tangent kernel of the layers before it"
     ),
     ModelName(
         "cox",
         "counts of tests: a Poisson process whose log intensity has a deep basis, ELBO",
         family="count",
+        paper=BASIS_KERNELS,
     ),
     ModelName(
         "cox-nb",
         "cox with a gamma effect of each tile and quarter: negative binomial counts",
         family="count",
+        paper=BASIS_KERNELS,
+        recommended=True,
     ),
-    _kernel(
+    _scale(
         "burr-process",
         "t-process with a Burr XII scale: mixtures of normals, by importance sampling",
     ),
@@ -173,24 +212,49 @@ _class = partial(ModelName, family="class")
 
 _CLASS_MODELS = (
     _class(
-        "class-nngp", "sparse variational GP: kernel of infinitely wide erf networks at anchors"
+        "class-nngp",
+        "sparse variational GP: kernel of infinitely wide erf networks at anchors",
+        paper=SCALE_MIXTURES,
     ),
-    _class("class-t-process", "class-nngp with an inverse-gamma scale: a Student-t process"),
-    _class("class-rbf", "sparse variational GP: inducing points of an RBF kernel on inputs"),
-    _class("class-dbk", "deep basis kernel: a dense SiLU layer on a network, ELBO"),
+    _class(
+        "class-t-process",
+        "class-nngp with an inverse-gamma scale: a Student-t process",
+        paper=SCALE_MIXTURES,
+    ),
+    _class(
+        "class-rbf",
+        "sparse variational GP: inducing points of an RBF kernel on inputs",
+        paper="Hensman et al. 2015",
+    ),
+    _class(
+        "class-dbk",
+        "deep basis kernel: a dense SiLU layer on a network, ELBO",
+        paper=BASIS_KERNELS,
+        recommended=True,
+    ),
     _class("class-dnn", "a plain network with a softmax, cross-entropy", has_spread=False),
-    _class("class-bll", "class-dnn with a Bayesian last layer"),
-    _class("class-rich-bll", "class-bll enriched by the tangent kernel of the layers before it"),
-    _class("class-laplace", "class-dnn with a Laplace approximation of its last layer"),
+    _class("class-bll", "class-dnn with a Bayesian last layer", paper=LAST_LAYERS),
+    _class(
+        "class-rich-bll",
+        "class-bll enriched by the tangent kernel of the layers before it",
+        paper=LAST_LAYERS,
+    ),
+    _class(
+        "class-laplace",
+        "class-dnn with a Laplace approximation of its last layer",
+        paper=LAST_LAYERS,
+    ),
     _class(
         "class-dnn-normal",
         "a network whose last layer starts at normal draws, for ensembles",
         has_spread=False,
+        paper=SCALE_MIXTURES,
     ),
     _class(
         "class-dnn-student",
         "class-dnn-normal times a random inverse-gamma scale, for ensembles",
         has_spread=False,
+        paper=SCALE_MIXTURES,
     ),
 )
 

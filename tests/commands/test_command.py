@@ -23,6 +23,7 @@ from geogp.geodata.simulation.simulated_tiles import simulate
 from geogp.geodata.simulation.simulation_files import write_simulation
 from geogp.models.catalogue.build import CATALOGUE, CLASS_CATALOGUE
 from geogp.runs.locks import LOCK_FILE
+from geogp.runs.settings import DEFAULT_MODELS
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -213,8 +214,23 @@ def test_tiles_as_a_geopackage_are_those_of_the_table(finished, tmp_path, geogp)
 
 def test_models_and_version(geogp):
     names = [*CATALOGUE, *CLASS_CATALOGUE]
-    assert list(json.loads(geogp("models", "--json")[1])["models"]) == names
-    assert geogp("models")[:2] == (0, "\n".join(names) + "\n")
+    models = json.loads(geogp("models", "--json")[1])["models"]
+    assert list(models) == names
+    assert models["dbk-mml"] == {
+        "summary": "dbk-exact without the correction, for study: its variance collapses",
+        "paper": "Zhu, Yuchi and Xie",
+        "target": "average",
+        "family": "deep",
+        "recommended": False,
+    }
+    recommended = {one["target"]: name for name, one in models.items() if one["recommended"]}
+    assert recommended == DEFAULT_MODELS
+    code, told, _ = geogp("models")
+    assert code == 0
+    rows = [re.split(r"\s*│\s*", line.strip("│ ")) for line in told.splitlines() if "│" in line]
+    assert [row[0] for row in rows] == names
+    assert ["field", "geogp", "average", "recommended"] in rows
+    assert ["dnn", "", "average", "study"] in rows
     assert geogp("--version")[:2] == (0, f"{__version__}\n")
 
 
