@@ -1,8 +1,12 @@
 """What README and docs name exists: commands, options, files. The build of docs runs the rest."""
 
+import ast
 import re
 import shlex
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import click
 import pytest
@@ -82,12 +86,36 @@ def test_links_to_files_resolve(page):
     assert [link for link in local if not (page.parent / link).exists()] == []
 
 
-def test_python_in_the_docs_compiles():
+def test_python_in_the_docs_compiles_and_its_names_of_geogp_exist():
+    seen, missing = [], []
     for page in PAGES:
         text = page.read_text("utf-8")
         for block in re.findall(r"^```\{?python\}?\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
             code = re.sub(r"^:[a-z]+:\n", "", block, flags=re.MULTILINE)
             compile(code, page.name, "exec")
+            for value, name in _names_of_geogp(ast.parse(code)):
+                seen.append(name)
+                missing += [] if hasattr(value, name) else [(page.name, value.__name__, name)]
+    assert {"MAX_HEADER_BYTES", "make_map"} <= set(seen)
+    assert missing == []
+
+
+def _names_of_geogp(code):
+    """Modules of geogp, and names that code imports from them or reads in them."""
+    modules = {"geogp": geogp}
+    for node in ast.walk(code):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("geogp"):
+            for alias in node.names:
+                with suppress(ModuleNotFoundError):
+                    import_module(f"{node.module}.{alias.name}")
+                module = import_module(node.module)
+                yield module, alias.name
+                if isinstance(getattr(module, alias.name, None), ModuleType):
+                    modules[alias.asname or alias.name] = getattr(module, alias.name)
+    for node in ast.walk(code):
+        match node:
+            case ast.Attribute(value=ast.Name(id=name)) if name in modules:
+                yield modules[name], node.attr
 
 
 def test_every_page_of_the_site_and_every_public_name_is_there():
