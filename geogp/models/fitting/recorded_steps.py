@@ -29,8 +29,9 @@ Recorder = Callable[[Callable[[], Tensor]], tuple[Tensor, Callable[[], None]]]
 def cuda_graph(step: Callable[[], Tensor]) -> tuple[Tensor, Callable[[], None]]:
     """Record a step as a CUDA graph; see `Recorder`.
 
-    Raises RuntimeError if the step cannot be recorded. Stream, allocations and random numbers are
-    then as before.
+    Raises RuntimeError if the step cannot be recorded. Stream and random numbers are then as
+    before, and later allocations work; new versions of PyTorch may keep the memory of the failed
+    recording.
     """
     graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
     stream = torch.cuda.current_stream()
