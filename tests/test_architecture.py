@@ -254,7 +254,7 @@ def test_only_its_own_file_asks_of_what_kind_a_model_or_a_law_is():
         for node in ast.parse(path.read_text()).body
         if isinstance(node, ast.ClassDef)
     }
-    assert {"LowRankGP", "FieldNetwork", "CountPrediction", "PointPosterior"} < homes.keys()
+    assert {"LowRankProcess", "FieldNetwork", "CountPrediction", "PointPosterior"} < homes.keys()
     # An argument may be no prediction at all.
     del homes["Prediction"]
     files = [*(ROOT / "geogp").rglob("*.py"), *(ROOT / "apps").rglob("*.py")]

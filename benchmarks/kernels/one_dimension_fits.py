@@ -24,7 +24,7 @@ from geogp.models.numerics.linalg import deferred_checks
 from geogp.models.options import Weights
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankGP, Rows
+from geogp.models.process.lowrank import LowRankProcess, Rows
 
 ROWS, VALIDATION_ROWS, FRESH_ROWS = 100_000, 1_000, 100_000
 
@@ -119,7 +119,7 @@ class Case:
         )
 
 
-def step_of(model: LowRankGP, train: Data, case: Case) -> Callable[[], object]:
+def step_of(model: LowRankProcess, train: Data, case: Case) -> Callable[[], object]:
     """Return a function that takes one gradient step on a copy."""
     twin = copy.deepcopy(model)
     step = find_spec(case.model).step
@@ -175,7 +175,7 @@ class Benchmark:
         scores = self.score(model) | {"best_epoch": epoch} if case.steps else {}
         return {"case": asdict(case), **scores, **timing, **took, "oracle_nll": self.oracle}
 
-    def score(self, model: LowRankGP) -> Figures:
+    def score(self, model: LowRankProcess) -> Figures:
         """Return the figures on the new points."""
         x, y = self.fresh.x, self.fresh.y
         prediction = model.predict(x)

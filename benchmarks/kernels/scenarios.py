@@ -48,7 +48,7 @@ from geogp.models.papers.mixed_nystrom.nystrom import INPUT_SCALE, AnchorBasis
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
 from geogp.models.process.diagonals import PredictiveDiagonal
-from geogp.models.process.lowrank import LowRankGP
+from geogp.models.process.lowrank import LowRankProcess
 
 STUDIES = ("replicates", "anchors", "known", "oracle")
 
@@ -216,7 +216,7 @@ class Study:
         return {**asdict(case), **scores(model, test)}
 
 
-def make_model(case: Case, train: Data, world: World) -> LowRankGP:
+def make_model(case: Case, train: Data, world: World) -> LowRankProcess:
     """Return the untrained model; the noise starts at the value of the paper's rule (25)."""
     own = case.start == "truth"
     spread = train.y.var()
@@ -241,7 +241,7 @@ def settings_of(case: Case) -> FitSettings:
     return FitSettings(epochs=case.epochs, batch=case.batch, optimiser="lbfgs", seed=case.seed)
 
 
-def kernel_of(model: LowRankGP) -> MixedKernel:
+def kernel_of(model: LowRankProcess) -> MixedKernel:
     """Return the mixed kernel of a model."""
     return cast("MixedKernel", cast("AnchorBasis", model.basis).kernel)
 
@@ -257,7 +257,7 @@ def score(prediction: Prediction, y: Floats) -> dict[str, float]:
     }
 
 
-def scores(model: LowRankGP, test: Data) -> dict[str, float]:
+def scores(model: LowRankProcess, test: Data) -> dict[str, float]:
     """Return the scores of a model, then those with the full variance, named `full_...`.
 
     Mean and posterior do not depend on the predictive variance, so one fit gives both.
@@ -269,7 +269,7 @@ def scores(model: LowRankGP, test: Data) -> dict[str, float]:
     return usual | {f"full_{name}": full[name] for name in ("nll", "coverage_95", "mese", "sdese")}
 
 
-def estimates(model: LowRankGP, shown: Floats) -> dict[str, float]:
+def estimates(model: LowRankProcess, shown: Floats) -> dict[str, float]:
     """Return the parameters in the unit of the target, and the errors of the kernel."""
     kernel, scale = kernel_of(model), float(model.y_sd.square())
     with torch.no_grad():

@@ -30,7 +30,7 @@ from geogp.models.papers.scale_mixtures.processes import (
 )
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankGP, Rows
+from geogp.models.process.lowrank import LowRankProcess, Rows
 
 MODELS = ("nngp", "t-process")
 
@@ -52,7 +52,7 @@ ANSWERS = ("nngp", "nngp, scale learned", "t-process", "t-process, vague", "burr
 LEVELS = (50, 80, 95)
 
 
-def known_model(name: str) -> LowRankGP:
+def known_model(name: str) -> LowRankProcess:
     """Return a model of the kernel that data are drawn from: two erf layers, 60 anchors."""
     places = np.random.default_rng(0).uniform(-1, 1, (2000, 2))
     return new_model(name, places, r=60, depth=2, noise=NOISE_SHARE)
@@ -71,7 +71,7 @@ def draw(n: int, wrong: float, seed: int) -> tuple[Data, Data]:
     return Data(x[:n], y[:n]), Data(x[n:], y[n:])
 
 
-def new_model(name: str, x: Floats, *, r: int, depth: int, noise: float) -> LowRankGP:
+def new_model(name: str, x: Floats, *, r: int, depth: int, noise: float) -> LowRankProcess:
     """Return an untrained model with weights of variance 15, so its kernel varies over [-1, 1]."""
     sizes = Architecture(x.shape[1], r=r, blocks=depth, dtype="float64")
     model = build(name, sizes, x, placement="kmeans++", noise_start=noise)
@@ -80,14 +80,14 @@ def new_model(name: str, x: Floats, *, r: int, depth: int, noise: float) -> LowR
     return model
 
 
-def settled(name: str, train: Data) -> LowRankGP:
+def settled(name: str, train: Data) -> LowRankProcess:
     """Return a model with the known kernel and the posterior given the rows, without scaling."""
     model = known_model(name)
     condition(model, train, centre=0.0, spread=1.0)
     return model
 
 
-def condition(model: LowRankGP, train: Data, *, centre: float, spread: float) -> None:
+def condition(model: LowRankProcess, train: Data, *, centre: float, spread: float) -> None:
     """Set the posterior of a model without a training step."""
     model.y_mean.fill_(centre)
     model.y_sd.fill_(spread)

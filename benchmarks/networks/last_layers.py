@@ -36,7 +36,7 @@ from geogp.models.papers.last_layers.regression import (
 )
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankGP
+from geogp.models.process.lowrank import LowRankProcess
 
 WIDTH = 50
 
@@ -109,7 +109,7 @@ def rows_of(rows: dict[str, Data], plan: Plan) -> Data:
     return train.joined(rows["validation"]) if plan.retrained else train
 
 
-def fitted(rows: dict[str, Data], plan: Plan, seed: int) -> tuple[LastLayerGP, LowRankGP, int]:
+def fitted(rows: dict[str, Data], plan: Plan, seed: int) -> tuple[LastLayerGP, LowRankProcess, int]:
     """Return `rich-bll`, `bll` on the same network, and the chosen epoch."""
     train, validation = rows["train"], rows["validation"]
     rich = untrained("rich-bll", train, seed)

@@ -33,7 +33,7 @@ from geogp.models.fitting.loop import fit
 from geogp.models.papers.scale_mixtures.processes import InverseGamma, ScaleMixture
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankGP
+from geogp.models.process.lowrank import LowRankProcess
 
 TABLES = ("yacht", "housing", "energy", "airfoil", "power")
 
@@ -67,7 +67,9 @@ def priors(model: str) -> Iterator[InverseGamma | Burr]:
         yield kind(first, second)
 
 
-def fitted(name: str, rows: dict[str, Data], depth: int, most: int, iterations: int) -> LowRankGP:
+def fitted(
+    name: str, rows: dict[str, Data], depth: int, most: int, iterations: int
+) -> LowRankProcess:
     """Return a process whose kernel and noise are learned by L-BFGS on the marginal likelihood."""
     train = rows["train"]
     d, n = train.x.shape[1], len(train.y)
@@ -85,7 +87,7 @@ def process_figures(
 ) -> tuple[Prediction, Figures]:
     """Return the test prediction of the best depth and prior, and what was chosen."""
     held_out = rows["validation"]
-    best: tuple[float, int, LowRankGP, InverseGamma | Burr | None] | None = None
+    best: tuple[float, int, LowRankProcess, InverseGamma | Burr | None] | None = None
     lost = 0
     for depth in (1, 2, 3):
         try:

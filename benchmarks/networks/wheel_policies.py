@@ -20,7 +20,7 @@ from geogp.models.joint.law import JointPosterior, joint_posterior, posterior_gi
 from geogp.models.papers.last_layers.regression import enrich
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankGP
+from geogp.models.process.lowrank import LowRankProcess
 from geogp.models.process.objectives import Repeats
 
 ACTIONS, BATCH, WINDOW = 5, 512, 400
@@ -137,7 +137,7 @@ class ModelPolicy(Policy):
     def __init__(self, name: str, width: int, ground: Floats) -> None:
         # Placement and range need rows over the whole disk; they use contexts but no rewards.
         sizes = Architecture(2 + ACTIONS, h=width, r=width)
-        self.model: LowRankGP = build(name, sizes, ground)
+        self.model: LowRankProcess = build(name, sizes, ground)
         self.model.y_sd.fill_(REWARD_SCALE)
         self.model.take_target = lambda _y: None  # the scale stays
 

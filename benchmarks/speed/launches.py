@@ -30,7 +30,7 @@ from geogp.models.fitting import recorded_steps
 from geogp.models.papers.classes.processes import ClassProcess
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankGP
+from geogp.models.process.lowrank import LowRankProcess
 
 TABLE = RESULTS / "launches" / "table.md"
 
@@ -67,7 +67,7 @@ def world(name: str, n: int, seed: int, repeats: int = 1) -> Data:
     return Data(x, random.poisson(np.exp(y)).astype(float) if MODELS[name].about.counts else y)
 
 
-def made(name: str, train: Data, r: int = 8) -> LowRankGP:
+def made(name: str, train: Data, r: int = 8) -> LowRankProcess:
     """Return a small untrained model."""
     classes = CLASSES if MODELS[name].about.family == "class" else 0
     sizes = Architecture(
@@ -76,7 +76,7 @@ def made(name: str, train: Data, r: int = 8) -> LowRankGP:
     return build(name, sizes, torch.from_numpy(train.x), seed=0)
 
 
-def predicted(model: LowRankGP, x: np.ndarray) -> np.ndarray:
+def predicted(model: LowRankProcess, x: np.ndarray) -> np.ndarray:
     """Return mean and standard deviation, (2, n), or the probabilities of classes, (n, k)."""
     if isinstance(model, ClassProcess):
         return model.predict(x).probabilities
@@ -84,7 +84,7 @@ def predicted(model: LowRankGP, x: np.ndarray) -> np.ndarray:
     return np.stack([found.mean, found.sd])
 
 
-def fitted(model: LowRankGP, train: Data, validation: Data, epochs: int = 3) -> float:
+def fitted(model: LowRankProcess, train: Data, validation: Data, epochs: int = 3) -> float:
     """Fit a model in a few steps; return its best validation score."""
     settings = FitSettings(epochs=epochs, batch=40, learning_rate=1e-2)
     return training_loop.fit(model, train, validation, settings).best_nll

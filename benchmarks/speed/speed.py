@@ -54,7 +54,7 @@ from geogp.models.numerics.devices import on_device
 from geogp.models.numerics.linalg import deferred_checks
 from geogp.models.options import Weights
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.lowrank import LowRankGP, Rows
+from geogp.models.process.lowrank import LowRankProcess, Rows
 from geogp.runs.machine import tune_process
 
 Run = Callable[[], object]
@@ -118,7 +118,7 @@ class Bench:
     ) -> None:
         self.device, self.rows = torch.device(device), rows
         self.peers = torch.device(peers or device)
-        self.fitted: dict[tuple[int, int], LowRankGP] = {}
+        self.fitted: dict[tuple[int, int], LowRankProcess] = {}
 
     def data(self, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Return n rows: the given rows, resampled if they are too few, or simulated rows."""
@@ -130,7 +130,7 @@ class Bench:
         y = np.sin(6 * x[:, 0]) * np.cos(4 * x[:, 1]) + 0.3 * random.standard_normal(n)
         return x, y
 
-    def model(self, name: str, s: Sizes, lengthscale: float | None = None) -> LowRankGP:
+    def model(self, name: str, s: Sizes, lengthscale: float | None = None) -> LowRankProcess:
         """Return an untrained model of geogp."""
         x, y = self.data(s.n)
         sizes = Architecture(d=x.shape[1], h=s.h, r=s.r)
@@ -148,7 +148,7 @@ class Bench:
         model = self.model(name, s, lengthscale if name == "svgp" else None)
         return self.step_of(model, s, record=record)
 
-    def step_of(self, model: LowRankGP, s: Sizes, *, record: bool = True) -> Run:
+    def step_of(self, model: LowRankProcess, s: Sizes, *, record: bool = True) -> Run:
         """Return one training step of a given model, on a GPU recorded if that is faster.
 
         A recorded step has its memory already.
@@ -178,7 +178,7 @@ class Bench:
                 raise NumericalError(f"the steps that are timed diverge: {losses}")
         return run
 
-    def trained(self, s: Sizes) -> LowRankGP:
+    def trained(self, s: Sizes) -> LowRankProcess:
         """Return DBK-RBF after some training steps."""
         key = s.r, s.h
         if key not in self.fitted:
@@ -332,7 +332,7 @@ def steps(bench: Bench, s: Sizes) -> Figures:
     return found
 
 
-def error(model: LowRankGP, x: np.ndarray) -> float:
+def error(model: LowRankProcess, x: np.ndarray) -> float:
     """Return the largest difference of mean and sd from float64, divided by the prior sd."""
     exact = deepcopy(model).double()
     exact.architecture = replace(exact.architecture, dtype="float64")

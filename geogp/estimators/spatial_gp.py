@@ -32,7 +32,7 @@ from geogp.models.catalogue.storage import save_model
 from geogp.models.fitting.loop import FitState
 from geogp.models.joint.level import JointLevel, check_rows, joint_level
 from geogp.models.names import find_model
-from geogp.models.process.lowrank import LowRankGP, Single
+from geogp.models.process.lowrank import LowRankProcess, Single
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -61,7 +61,7 @@ class SpatialGP(SpatialParameters):
         Number of columns of the training table or array, and for a table the names of the columns.
     """
 
-    network_: LowRankGP
+    network_: LowRankProcess
     scale_: PointScale
     history_: FitState
     validation_: NDArray[np.bool_]
@@ -415,6 +415,6 @@ class SpatialGP(SpatialParameters):
         check_width(X, self.n_features_in_, named=hasattr(self, "feature_names_in_"))
         return points
 
-    def _fitted(self) -> LowRankGP:
+    def _fitted(self) -> LowRankProcess:
         self.check_fitted()
         return self.network_

@@ -20,7 +20,7 @@ FORMAT = 2
 
 @dataclass(frozen=True)
 class KeptLevel:
-    """The file with `LowRankGP.single` of a run's tiles in one quarter.
+    """The file with `LowRankProcess.single` of a run's tiles in one quarter.
 
     `depends` is what these tensors depend on; a file made from something else does not count.
     """

@@ -155,15 +155,15 @@ def _too_large(x):
 
 
 def test_a_tensor_left_on_the_cpu_is_found(monkeypatch):
-    from geogp.models.process.lowrank import LowRankGP
+    from geogp.models.process.lowrank import LowRankProcess
 
     train = launches.world("dbk-silu", 190, 1)
-    whole = LowRankGP.terms
+    whole = LowRankProcess.terms
 
     def left_behind(model, x):
         return whole(model, x.cpu())
 
-    monkeypatch.setattr(LowRankGP, "terms", left_behind)
+    monkeypatch.setattr(LowRankProcess, "terms", left_behind)
     with device.second_device():
         model = launches.made("dbk-silu", train).to(device.DEVICE)
         with pytest.raises(RuntimeError, match=r"a CPU tensor of shape .* meets"):

@@ -16,7 +16,7 @@ from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting import loop as training_loop
 from geogp.models.fitting import recorded_steps
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankGP
+from geogp.models.process.lowrank import LowRankProcess
 
 launches, device = load("speed.launches"), load("speed.second_device")
 
@@ -133,13 +133,13 @@ def test_steps_of_a_high_rank_are_recorded(name, r, world, counts, caplog):
     ],
 )
 def test_a_step_that_waits_cannot_be_recorded(waiting, world, counts, monkeypatch, caplog):
-    terms = LowRankGP.terms
+    terms = LowRankProcess.terms
 
     def with_a_wait(model, x):
         waiting(model)
         return terms(model, x)
 
-    monkeypatch.setattr(LowRankGP, "terms", with_a_wait)
+    monkeypatch.setattr(LowRankProcess, "terms", with_a_wait)
     found, started = _on_device(world, "dbk-silu", counts)
     assert "not recorded, and may be slower: operation not permitted when stream" in caplog.text
     assert started.launches[-2] == started.launches[2]

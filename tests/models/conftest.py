@@ -14,7 +14,7 @@ from geogp.models.fit_settings import FitSettings
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.basis_functions import InducingBasis
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankGP
+from geogp.models.process.lowrank import LowRankProcess
 
 Floats = NDArray[np.float64]
 
@@ -75,10 +75,10 @@ def quick() -> FitSettings:
 
 
 @pytest.fixture
-def make_model(train: Data) -> Callable[..., LowRankGP]:
+def make_model(train: Data) -> Callable[..., LowRankProcess]:
     """Build a small untrained model over the training inputs."""
 
-    def make(name: str = "dbk-rbf", *, seed: int = 0, dtype: str = "float32") -> LowRankGP:
+    def make(name: str = "dbk-rbf", *, seed: int = 0, dtype: str = "float32") -> LowRankProcess:
         sizes = Architecture(d=2, h=6, r=8, blocks=1, dtype=dtype, units=(5.0, 5.0))
         return build(name, sizes, torch.from_numpy(train.x), seed=seed)
 
@@ -86,10 +86,10 @@ def make_model(train: Data) -> Callable[..., LowRankGP]:
 
 
 @pytest.fixture
-def randomised() -> Callable[[LowRankGP], LowRankGP]:
+def randomised() -> Callable[[LowRankProcess], LowRankProcess]:
     """Move every parameter and buffer of a model off its start, and give the target a unit."""
 
-    def move(model: LowRankGP, seed: int = 5) -> LowRankGP:
+    def move(model: LowRankProcess, seed: int = 5) -> LowRankProcess:
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             for value in model.parameters():
@@ -108,7 +108,7 @@ def randomised() -> Callable[[LowRankGP], LowRankGP]:
 
 
 @pytest.fixture
-def make_sparse_gp() -> Callable[..., LowRankGP]:
+def make_sparse_gp() -> Callable[..., LowRankProcess]:
     """Make a plain sparse GP in float64 whose every parameter is given."""
 
     def make(
@@ -119,7 +119,7 @@ def make_sparse_gp() -> Callable[..., LowRankGP]:
         noise_var: float,
         jitter: float,
         mean: float = 0.0,
-    ) -> LowRankGP:
+    ) -> LowRankProcess:
         r, d = anchors.shape
         sizes = Architecture(d=d, r=r, jitter=jitter, dtype="float64")
         model = build("sv-rbf", sizes, None)
@@ -135,10 +135,10 @@ def make_sparse_gp() -> Callable[..., LowRankGP]:
 
 
 @pytest.fixture
-def set_posterior() -> Callable[[LowRankGP, Floats, Floats], None]:
+def set_posterior() -> Callable[[LowRankProcess, Floats, Floats], None]:
     """Give a model's posterior its mean m and lower factor L."""
 
-    def put(model: LowRankGP, m: Floats, L: Floats) -> None:
+    def put(model: LowRankProcess, m: Floats, L: Floats) -> None:
         with torch.no_grad():
             model.posterior.m.copy_(torch.from_numpy(m))
             model.posterior.log_diagonal.copy_(torch.from_numpy(np.log(np.diag(L))))

@@ -6,7 +6,7 @@ import torch
 from geogp.models.catalogue.build import build
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankGP, Rows
+from geogp.models.process.lowrank import LowRankProcess, Rows
 
 SIZES = Architecture(d=2, r=10, dtype="float64")
 
@@ -22,13 +22,13 @@ def rows_of(data: Data) -> Rows:
     return Rows(*(torch.from_numpy(part) for part in (data.x, data.y, data.counts)))
 
 
-def process(name: str) -> LowRankGP:
+def process(name: str) -> LowRankProcess:
     model = build(name, SIZES, table(40, seed=9).x, noise_start=0.2)
     model.basis.kernel.log_weight.data += 2.0
     return model
 
 
-def matrix(model: LowRankGP, x: np.ndarray) -> np.ndarray:
+def matrix(model: LowRankProcess, x: np.ndarray) -> np.ndarray:
     """A = Phi Phi' + t² I."""
     phi = model.basis(torch.from_numpy(x)).phi.detach().numpy()
     return phi @ phi.T + model.noise().item() * np.eye(len(x))

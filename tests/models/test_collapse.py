@@ -11,7 +11,7 @@ from geogp.models.catalogue.build import CATALOGUE, build
 from geogp.models.joint.law import effective_rank
 from geogp.models.options import Weights
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.lowrank import LowRankGP, Rows
+from geogp.models.process.lowrank import LowRankProcess, Rows
 from geogp.models.process.objectives import Statistics, log_marginal_likelihood
 
 Floats = np.ndarray
@@ -124,7 +124,7 @@ class TestTheorem3:
 class Trained:
     """A model after its last step, on 400 rows of sin(3x) with noise of deviation 0.3."""
 
-    model: LowRankGP
+    model: LowRankProcess
     x: Floats
     truth: Floats
 

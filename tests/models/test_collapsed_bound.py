@@ -10,7 +10,7 @@ from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
 from geogp.models.options import Weights
 from geogp.models.process.diagonals import NystromDiagonal, PredictiveDiagonal
-from geogp.models.process.lowrank import LowRankGP, Rows
+from geogp.models.process.lowrank import LowRankProcess, Rows
 from geogp.models.process.objectives import elbo
 from geogp.models.process.posteriors import ClosedFormPosterior
 
@@ -44,7 +44,7 @@ def evidence(rows, dense_rbf) -> float:
 def make(make_sparse_gp):
     """Make a sparse process with given inducing points, hyperparameters and the best q."""
 
-    def at(Z: Floats, rows: tuple[Floats, Floats]) -> LowRankGP:
+    def at(Z: Floats, rows: tuple[Floats, Floats]) -> LowRankProcess:
         model = make_sparse_gp(Z, noise_var=NOISE, mean=MEAN, jitter=1e-10, **HYPER)
         model.diagonal, model.posterior = PredictiveDiagonal(), ClosedFormPosterior(len(Z))
         model.update_closed_forms(_rows(rows), _rows(rows))
@@ -58,7 +58,7 @@ def _rows(rows: tuple[Floats, Floats]) -> Rows:
     return Rows(x, y, torch.ones(len(y), 2, dtype=torch.float64))
 
 
-def _bound(model: LowRankGP, rows: tuple[Floats, Floats]) -> float:
+def _bound(model: LowRankProcess, rows: tuple[Floats, Floats]) -> float:
     found = CATALOGUE["sgp"].step.backward(model, _rows(rows), len(rows[1]), Weights())
     return -len(rows[1]) * found.item()
 

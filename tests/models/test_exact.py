@@ -18,7 +18,7 @@ from geogp.models.catalogue.build import CATALOGUE, build
 from geogp.models.options import Weights
 from geogp.models.process import lowrank
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.lowrank import LowRankGP, Rows
+from geogp.models.process.lowrank import LowRankProcess, Rows
 from geogp.models.process.objectives import (
     Statistics,
     corrected_log_marginal_likelihood,
@@ -152,14 +152,14 @@ class TestGradientInChunks:
     """The second pass carries the gradient of the sums into the features of each chunk."""
 
     @pytest.fixture(params=WHOLE)
-    def model(self, request, make_model, randomised) -> LowRankGP:
+    def model(self, request, make_model, randomised) -> LowRankProcess:
         return randomised(make_model(request.param, dtype="float64"))
 
     @pytest.fixture
     def rows(self, train) -> tuple[Tensor, Tensor]:
         return torch.from_numpy(train.x), torch.from_numpy(train.y)
 
-    def _dense(self, model: LowRankGP, x: Tensor, y: Tensor) -> Tensor:
+    def _dense(self, model: LowRankProcess, x: Tensor, y: Tensor) -> Tensor:
         """The loss by the n x n covariance and plain automatic differentiation."""
         phi = model.basis(x).phi
         n = len(y)
@@ -174,12 +174,12 @@ class TestGradientInChunks:
             trace = (K.diagonal().max() - K.diagonal()).sum()
         return -(likelihood - trace / (2 * model.noise())) / n
 
-    def _gradients(self, model: LowRankGP) -> dict[str, Tensor]:
+    def _gradients(self, model: LowRankProcess) -> dict[str, Tensor]:
         found = {name: value.grad.clone() for name, value in model.named_parameters()}
         model.zero_grad()
         return found
 
-    def _compare(self, model: LowRankGP, x: Tensor, y: Tensor) -> None:
+    def _compare(self, model: LowRankProcess, x: Tensor, y: Tensor) -> None:
         expected = self._dense(model, x, y)
         expected.backward()
         reference = self._gradients(model)

@@ -23,7 +23,7 @@ from geogp.models.options import Weights
 from geogp.models.process import lowrank
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankGP, Rows
+from geogp.models.process.lowrank import LowRankProcess, Rows
 
 Floats = np.ndarray
 
@@ -45,8 +45,8 @@ def x() -> Floats:
 
 
 @pytest.fixture
-def make_fitted(train, validation, make_model) -> Callable[[str], LowRankGP]:
-    def make(name: str) -> LowRankGP:
+def make_fitted(train, validation, make_model) -> Callable[[str], LowRankProcess]:
+    def make(name: str) -> LowRankProcess:
         model = make_model(name, dtype="float64")
         fit(model, train, validation, FitSettings(epochs=4, batch=64, learning_rate=2e-2))
         return model
@@ -90,7 +90,7 @@ class TestMoments:
     def name(self, request) -> str:
         return request.param
 
-    def _row_variances(self, model: LowRankGP, x: Floats, law: str) -> Floats:
+    def _row_variances(self, model: LowRankProcess, x: Floats, law: str) -> Floats:
         """Written out from the parameters, in the target's squared unit."""
         Phi = model.features(x)
         norm = (Phi**2).sum(1)
@@ -281,7 +281,7 @@ def _steps(n: int, seed: int) -> Data:
 
 
 @pytest.fixture(scope="module")
-def fits() -> list[tuple[LowRankGP, Data]]:
+def fits() -> list[tuple[LowRankProcess, Data]]:
     """Three fits by dPPGP in the world of DBK section 4.1."""
     found = []
     for seed in range(3):
@@ -299,7 +299,7 @@ class TestCoverage:
 
     LEVEL, Z = 0.9, stats.norm.ppf(0.95)
 
-    def _without_spread(self, model: LowRankGP, train: Data) -> JointPosterior:
+    def _without_spread(self, model: LowRankProcess, train: Data) -> JointPosterior:
         y = (torch.from_numpy(train.y) - model.y_mean) / model.y_sd
         with torch.no_grad():
             rows = Rows(
@@ -308,7 +308,7 @@ class TestCoverage:
                 torch.from_numpy(train.counts),
             )
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(LowRankGP, "spread_is_noise", False)
+                patch.setattr(LowRankProcess, "spread_is_noise", False)
                 return JointPosterior(model, *model.conditioned(rows))
 
     @pytest.mark.trial

@@ -29,7 +29,7 @@ from geogp.models.papers.last_layers.regression import (
 from geogp.models.papers.last_layers.tangents import Mlp, Tangents
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankGP
+from geogp.models.process.lowrank import LowRankProcess
 
 Floats = np.ndarray
 
@@ -316,8 +316,8 @@ def _is_new(value: object, args: tuple) -> bool:
 
 class TestModels:
     @pytest.fixture
-    def make_fitted(self, train, validation) -> Callable[..., LowRankGP]:
-        def make(name: str) -> LowRankGP:
+    def make_fitted(self, train, validation) -> Callable[..., LowRankProcess]:
+        def make(name: str) -> LowRankProcess:
             model = build(name, Architecture(d=2, h=12, dtype="float64"), train.x, seed=2)
             fit(model, train, validation, FitSettings(epochs=15, batch=40, learning_rate=1e-2))
             return model

@@ -15,7 +15,7 @@ from geogp.models.process.architecture import Architecture
 from geogp.models.process.basis_functions import InducingBasis
 from geogp.models.process.data import Data
 from geogp.models.process.diagonals import NystromDiagonal, VarianceCorrection
-from geogp.models.process.lowrank import LowRankGP
+from geogp.models.process.lowrank import LowRankProcess
 from geogp.models.process.noise import ValidationNoise
 from geogp.models.process.posteriors import (
     ClosedFormPosterior,
@@ -42,7 +42,7 @@ def name(request) -> str:
     return request.param
 
 
-def _rank(model: LowRankGP) -> int:
+def _rank(model: LowRankProcess) -> int:
     """Return the number of weights; a plain network has one for each of its outputs."""
     sizes = model.architecture
     return model.basis.rank if model.name in {"dnn", "bll", "rich-bll"} else sizes.r
@@ -52,7 +52,7 @@ def _double(value: torch.Tensor) -> np.ndarray:
     return value.detach().double().numpy()
 
 
-def _factor(model: LowRankGP) -> np.ndarray:
+def _factor(model: LowRankProcess) -> np.ndarray:
     """Return a matrix L so that the weights have covariance L L', from the tensors."""
     posterior = model.posterior
     if isinstance(posterior, VariationalPosterior):
@@ -64,7 +64,7 @@ def _factor(model: LowRankGP) -> np.ndarray:
     return np.zeros((_rank(model), _rank(model)))
 
 
-def _added(model: LowRankGP, residual: np.ndarray, norm: np.ndarray) -> np.ndarray:
+def _added(model: LowRankProcess, residual: np.ndarray, norm: np.ndarray) -> np.ndarray:
     """Return what the row of the catalogue adds to the variance at single points."""
     if isinstance(model.diagonal, NystromDiagonal):
         assert residual.max() > 1e-3

@@ -21,7 +21,7 @@ from geogp.models.papers.mixed_nystrom.nystrom import AnchorEvidence, kernel_pri
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
 from geogp.models.process.diagonals import NystromDiagonal
-from geogp.models.process.lowrank import LowRankGP, Rows
+from geogp.models.process.lowrank import LowRankProcess, Rows
 from geogp.models.process.objectives import log_marginal_likelihood
 from geogp.models.process.placement import place_anchors
 
@@ -42,7 +42,7 @@ def _rows(data: Data) -> Rows:
     return Rows(x, y, y.new_ones(len(y), 2, dtype=torch.float64))
 
 
-def _model(name: str, data: Data, **changed) -> LowRankGP:
+def _model(name: str, data: Data, **changed) -> LowRankProcess:
     model = build(name, replace(SIZES, **changed), data.x, placement="pivoted", noise_start=0.1)
     model.basis.kernel.load_state_dict(
         {key: value + 0.7 for key, value in model.basis.kernel.state_dict().items()}
@@ -50,19 +50,19 @@ def _model(name: str, data: Data, **changed) -> LowRankGP:
     return model
 
 
-def _gradients(model: LowRankGP, step, rows: Rows) -> tuple[float, dict[str, torch.Tensor]]:
+def _gradients(model: LowRankProcess, step, rows: Rows) -> tuple[float, dict[str, torch.Tensor]]:
     model.zero_grad(set_to_none=True)
     loss = step.backward(model, rows, rows.n, Weights())
     return loss.item(), {k: v.grad for k, v in model.named_parameters() if v.grad is not None}
 
 
-def _dense(model: LowRankGP, x: np.ndarray) -> np.ndarray:
+def _dense(model: LowRankProcess, x: np.ndarray) -> np.ndarray:
     with torch.no_grad():
         tensor = torch.from_numpy(x)
         return model.basis.covariance(tensor, tensor).numpy()
 
 
-def _missed(model: LowRankGP, x: np.ndarray) -> np.ndarray:
+def _missed(model: LowRankProcess, x: np.ndarray) -> np.ndarray:
     """The prior variance that anchors miss at new points, where the model does not add it."""
     residual = model.basis(torch.from_numpy(x)).residual.detach().numpy()
     return 0 * residual if isinstance(model.diagonal, NystromDiagonal) else residual

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from geogp.models.fitting.steps import PerBatch
 from geogp.models.options import Weights
-from geogp.models.process.lowrank import LowRankGP, Rows
+from geogp.models.process.lowrank import LowRankProcess, Rows
 from geogp.models.process.noise import NOISE_FLOOR
 from geogp.models.process.objectives import dppgp, elbo, ppgp
 
@@ -55,7 +55,7 @@ class World:
 
     x: Tensor
     y: Tensor
-    model: LowRankGP
+    model: LowRankProcess
     reference: _Reference
     likelihood: gpytorch.likelihoods.GaussianLikelihood
 

@@ -13,7 +13,7 @@ from geogp.models.fitting.steps import ByInputs, PerBatch
 from geogp.models.options import Weights
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankGP, Rows
+from geogp.models.process.lowrank import LowRankProcess, Rows
 
 NAMES = sorted(
     name
@@ -29,7 +29,7 @@ def _places(n_places: int, rows: int, seed: int = 0) -> Data:
     return Data(x, np.sin(3 * x[:, 0]) + 0.4 * random.standard_normal(rows))
 
 
-def _model(name: str, x: np.ndarray) -> LowRankGP:
+def _model(name: str, x: np.ndarray) -> LowRankProcess:
     return build(name, Architecture(d=2, h=8, r=6, blocks=1, dtype="float64"), x, seed=1)
 
 

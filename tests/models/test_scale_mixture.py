@@ -23,7 +23,7 @@ from geogp.models.papers.scale_mixtures.processes import (
     scaled_elbo,
 )
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankGP, Rows
+from geogp.models.process.lowrank import LowRankProcess, Rows
 
 PROCESSES = ("t-process", "burr-process")
 
@@ -156,13 +156,13 @@ def test_the_readout_variance_is_the_random_scale():
 
 class TestVariational:
     @pytest.fixture
-    def exact(self) -> LowRankGP:
+    def exact(self) -> LowRankProcess:
         data, model = table(30), process("t-process")
         model.update_closed_forms(rows_of(data), rows_of(data))
         return model
 
     @pytest.fixture
-    def best(self, exact) -> LowRankGP:
+    def best(self, exact) -> LowRankProcess:
         """The variational model at the exact posterior of the same features."""
         model = build("sv-t-process", SIZES, None)
         model.basis.load_state_dict(exact.basis.state_dict())
@@ -178,7 +178,7 @@ class TestVariational:
             model.log_scale.fill_(np.log(scale.b / scale.a))
         return model
 
-    def _bound(self, model: LowRankGP, rows: Rows) -> float:
+    def _bound(self, model: LowRankProcess, rows: Rows) -> float:
         found = model.terms(rows.x)
         # Rows have only what the features explain: the bound of the low-rank process.
         found = replace(found, residual=torch.zeros_like(found.residual))

@@ -7,7 +7,7 @@ import torch
 from geogp.errors import RequestError
 from geogp.models.fitting.loop import fit
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankGP
+from geogp.models.process.lowrank import LowRankProcess
 
 
 def _ridge(model, data, *, spread_is_noise) -> np.ndarray:
@@ -43,7 +43,9 @@ def test_where_the_validation_rows_do_not_agree_nothing_changes(
 ):
     before, after = make_model(name), make_model(name)
     expected = fit(before, train, validation, with_settings())
-    monkeypatch.setattr(LowRankGP, "conditioned", lambda *_, **__: (torch.full((8,), 9.0), None))
+    monkeypatch.setattr(
+        LowRankProcess, "conditioned", lambda *_, **__: (torch.full((8,), 9.0), None)
+    )
     found = fit(after, train, validation, with_settings(solve_mean=True))
     assert found.best_nll == expected.best_nll
     for one, other in zip(before.parameters(), after.parameters(), strict=True):
@@ -63,7 +65,7 @@ def test_a_solution_that_is_not_finite_leaves_the_fit(
     before, after = make_model(), make_model()
     expected = fit(before, train, validation, with_settings())
     monkeypatch.setattr(
-        LowRankGP, "conditioned", lambda *_, **__: (torch.full((8,), torch.nan), None)
+        LowRankProcess, "conditioned", lambda *_, **__: (torch.full((8,), torch.nan), None)
     )
     found = fit(after, train, validation, with_settings(solve_mean=True))
     assert found.best_nll == expected.best_nll

@@ -25,7 +25,7 @@ from geogp.models.papers.mixed_nystrom.nystrom import AnchorBasis
 from geogp.models.process import lowrank
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankGP
+from geogp.models.process.lowrank import LowRankProcess
 
 
 def _history(state: FitState) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def _history(state: FitState) -> dict[str, Any]:
     return {key: value for key, value in asdict(state).items() if key != "seconds"}
 
 
-def _assert_same(first: LowRankGP, second: LowRankGP) -> None:
+def _assert_same(first: LowRankProcess, second: LowRankProcess) -> None:
     a, b = first.state_dict(), second.state_dict()
     assert a.keys() == b.keys()
     for key, value in a.items():
@@ -53,7 +53,7 @@ def attempt(train, validation, quick, make_model) -> Callable[..., FitState]:
     """Fit a model to the training rows; by default a new one, with the settings `quick`."""
 
     def run(
-        model: LowRankGP | None = None,
+        model: LowRankProcess | None = None,
         settings: FitSettings = quick,
         *,
         rows: Data = train,
@@ -368,7 +368,7 @@ class TestInterruption:
         return tmp_path / "run" / "checkpoint"
 
     @pytest.fixture
-    def whole(self, make_model, attempt) -> tuple[LowRankGP, FitState]:
+    def whole(self, make_model, attempt) -> tuple[LowRankProcess, FitState]:
         model = make_model()
         return model, attempt(model)
 
@@ -376,7 +376,7 @@ class TestInterruption:
     def continued(self, whole, path, make_model, attempt) -> Callable[..., None]:
         """Continue a stopped fit, which must end like the whole fit."""
 
-        def go(model: LowRankGP | None = None, expected: Any = whole, **how: Any) -> None:
+        def go(model: LowRankProcess | None = None, expected: Any = whole, **how: Any) -> None:
             # The start must come from the checkpoint, so another one is given.
             model = make_model(seed=9) if model is None else model
             state = attempt(model, checkpoint=path, **how)

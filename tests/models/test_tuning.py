@@ -15,7 +15,7 @@ from geogp.models.fitting.loop import FitState, fit
 from geogp.models.fitting.tuning import Trial, choose_weights, grid
 from geogp.models.options import Weights
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankGP
+from geogp.models.process.lowrank import LowRankProcess
 
 VALUES = [0.0, 0.01, 0.1, 1.0]
 
@@ -26,7 +26,7 @@ def settings() -> FitSettings:
 
 
 @pytest.fixture
-def make(make_model) -> Callable[[], LowRankGP]:
+def make(make_model) -> Callable[[], LowRankProcess]:
     """The untrained model of the tests that need one: the four pairs of PPGP."""
     return lambda: make_model("pp-dkl", dtype="float64")
 
@@ -34,7 +34,9 @@ def make(make_model) -> Callable[[], LowRankGP]:
 def _diverge(*betas: float) -> Callable[..., FitState]:
     """The fit, which diverges for some values of beta."""
 
-    def broken(model: LowRankGP, train: Data, validation: Data, given: FitSettings, **rest: Any):
+    def broken(
+        model: LowRankProcess, train: Data, validation: Data, given: FitSettings, **rest: Any
+    ):
         if given.weights.beta in betas:
             raise NumericalError("the fit diverged")
         return fit(model, train, validation, given, **rest)
@@ -82,7 +84,7 @@ class TestSearch:
     ):
         seen = []
 
-        def watched(model: LowRankGP, *given: Any, **rest: Any) -> FitState:
+        def watched(model: LowRankProcess, *given: Any, **rest: Any) -> FitState:
             seen.append(given)
             return fit(model, *given, **rest)
 

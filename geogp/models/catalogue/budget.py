@@ -12,7 +12,7 @@ from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.optimisers import LBFGS_ITERATIONS
 from geogp.models.fitting.steps import Part, Step
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankGP, Rows
+from geogp.models.process.lowrank import LowRankProcess, Rows
 
 MIN_RANK, MAX_RANK, RANK_STEP = 50, 4000, 50
 
@@ -35,7 +35,7 @@ class RankChoice(NamedTuple):
 
 
 def rank_for(
-    budget: float, make: Callable[[int], LowRankGP], rows: Data, settings: FitSettings
+    budget: float, make: Callable[[int], LowRankProcess], rows: Data, settings: FitSettings
 ) -> RankChoice:
     """Return the largest rank whose fit is expected to take at most `budget` seconds.
 
@@ -61,7 +61,7 @@ def rank_for(
     return RankChoice(int(ranks[at]), float(expected[at]))
 
 
-def _seconds(model: LowRankGP, rows: Data, settings: FitSettings) -> float:
+def _seconds(model: LowRankProcess, rows: Data, settings: FitSettings) -> float:
     """Return the expected seconds of a fit, from the times of one evaluation and one update."""
     step: Step[Any] = model.step
     n = min(PROBE_ROWS, len(rows.y))
@@ -86,7 +86,7 @@ def _seconds(model: LowRankGP, rows: Data, settings: FitSettings) -> float:
     return once * inputs / n
 
 
-def _timed(function: Callable[[], None], model: LowRankGP) -> float:
+def _timed(function: Callable[[], None], model: LowRankProcess) -> float:
     """Return the shorter time of two calls of a function; an earlier call is not timed."""
     times = []
     for _ in range(3):

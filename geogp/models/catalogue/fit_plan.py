@@ -16,7 +16,7 @@ from geogp.models.names import find_model
 from geogp.models.presets import Preset
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankGP
+from geogp.models.process.lowrank import LowRankProcess
 from geogp.models.process.memory import check_memory
 
 Tell = Callable[[str], None]
@@ -36,7 +36,7 @@ class FitPlan:
     device: torch.device
     scaling: Scaling = "none"
 
-    def build(self, rows: Data, warn: Tell | None = None) -> LowRankGP:
+    def build(self, rows: Data, warn: Tell | None = None) -> LowRankProcess:
         """Return the untrained model on `device`; `warn` is called with warnings about the rows.
 
         Raises the errors of `build.build`, and RequestError if there is not enough memory.
@@ -69,7 +69,7 @@ class FitPlan:
         warn: Tell | None = None,
         stage: Tell | None = None,
         name: str = "",
-    ) -> tuple[LowRankGP, FitState]:
+    ) -> tuple[LowRankProcess, FitState]:
         """Build and train a model; with few rows, cross-validation sets the width of intervals.
 
         `train`, `validation`: rows to learn from, and rows that choose the epoch.

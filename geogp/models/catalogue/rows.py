@@ -33,7 +33,7 @@ from geogp.models.process.diagonals import (
     PredictiveDiagonal,
     VarianceCorrection,
 )
-from geogp.models.process.lowrank import LowRankGP
+from geogp.models.process.lowrank import LowRankProcess
 from geogp.models.process.noise import ConstantNoise, Noise, ValidationNoise
 from geogp.models.process.posteriors import (
     ClosedFormPosterior,
@@ -60,7 +60,7 @@ class ModelSpec:
     step: Step[Any]
     diagonal: Callable[[], Diagonal] = Diagonal
     noise: Callable[[torch.dtype, float], Noise] = ConstantNoise
-    assemble: Callable[..., LowRankGP] = LowRankGP
+    assemble: Callable[..., LowRankProcess] = LowRankProcess
     student: Step[Any] | None = None
 
     @property
@@ -71,9 +71,9 @@ class ModelSpec:
 
 _DPPGP, _ELBO = PerBatch(objectives.dppgp), PerBatch(objectives.elbo)
 _STUDENT_ELBO = StudentPerBatch(attrgetter("residual"))
-_CORRECTED_MLL: Step[LowRankGP] = WholeData(objectives.corrected_log_marginal_likelihood)
-_COLLAPSED: Step[LowRankGP] = WholeData(objectives.collapsed_bound)
-_MLL: Step[LowRankGP] = WholeData(objectives.log_marginal_likelihood)
+_CORRECTED_MLL: Step[LowRankProcess] = WholeData(objectives.corrected_log_marginal_likelihood)
+_COLLAPSED: Step[LowRankProcess] = WholeData(objectives.collapsed_bound)
+_MLL: Step[LowRankProcess] = WholeData(objectives.log_marginal_likelihood)
 _FITC_MAP = WholeData(
     objectives.fitc_log_marginal_likelihood, prior=kernel_prior, own_variance=True
 )

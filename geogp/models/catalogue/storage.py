@@ -15,7 +15,7 @@ from geogp.models.numerics.precision import precision
 from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.models.options import DOUBLE
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.lowrank import LowRankGP
+from geogp.models.process.lowrank import LowRankProcess
 
 FORMAT = "geogp-model-2"
 """Version of the file layout; files with other versions are refused."""
@@ -52,7 +52,9 @@ def _check_sizes(architecture: Architecture, tensors: dict[str, Tensor]) -> None
         )
 
 
-def save_model(model: LowRankGP, path: Path | str, context: dict[str, Any] | None = None) -> None:
+def save_model(
+    model: LowRankProcess, path: Path | str, context: dict[str, Any] | None = None
+) -> None:
     """Save a model with its catalogue name, sizes and a `context`.
 
     Raises RequestError if JSON cannot represent the context, and OutputError as `write_tensors`.
@@ -62,7 +64,7 @@ def save_model(model: LowRankGP, path: Path | str, context: dict[str, Any] | Non
 
 
 def save_models(
-    models: Sequence[LowRankGP], path: Path | str, context: dict[str, Any] | None = None
+    models: Sequence[LowRankProcess], path: Path | str, context: dict[str, Any] | None = None
 ) -> None:
     """Save the members of an ensemble, which differ only in their tensors; see `save_model`."""
     described = {**_described(models[0], context), "members": len(models)}
@@ -75,7 +77,7 @@ def save_models(
         write_tensors(Path(path), tensors, described)
 
 
-def _described(model: LowRankGP, context: dict[str, Any] | None) -> dict[str, Any]:
+def _described(model: LowRankProcess, context: dict[str, Any] | None) -> dict[str, Any]:
     try:
         json.dumps(context or {}, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -88,7 +90,7 @@ def _described(model: LowRankGP, context: dict[str, Any] | None) -> dict[str, An
     }
 
 
-def load_model(path: Path | str) -> tuple[LowRankGP, dict[str, Any]]:
+def load_model(path: Path | str) -> tuple[LowRankProcess, dict[str, Any]]:
     """Load a model and its context from a file written by `save_model`; see `load_models`."""
     models, context = load_models(path)
     if len(models) > 1:
@@ -96,7 +98,7 @@ def load_model(path: Path | str) -> tuple[LowRankGP, dict[str, Any]]:
     return models[0], context
 
 
-def load_models(path: Path | str) -> tuple[list[LowRankGP], dict[str, Any]]:
+def load_models(path: Path | str) -> tuple[list[LowRankProcess], dict[str, Any]]:
     """Load the members of an ensemble, or a single model, and their context.
 
     Raises DataError if the file is damaged, edited or from another version, if the model is
@@ -130,7 +132,9 @@ def load_models(path: Path | str) -> tuple[list[LowRankGP], dict[str, Any]]:
     return models, context
 
 
-def _filled(tensors: dict[str, Tensor], described: dict[str, Any], path: Path | str) -> LowRankGP:
+def _filled(
+    tensors: dict[str, Tensor], described: dict[str, Any], path: Path | str
+) -> LowRankProcess:
     """Return the model with the given tensors; raise the errors of `load_models`."""
     _check_finite(tensors, path)
     try:

@@ -290,7 +290,7 @@ class FieldNetwork(FieldProcess):
         tests: Floats | float | None = None,
         devices: Floats | float | None = None,
     ) -> Single:
-        """Return the predictions of the level given near rows; see `LowRankGP.single`."""
+        """Return the predictions of the level given near rows; see `LowRankProcess.single`."""
         scaled = self.scaled(x)
         if not len(self.rows.y) or not torch.equal(self.seen(scaled), scaled):
             return {}

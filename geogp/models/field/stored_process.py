@@ -33,7 +33,7 @@ from geogp.models.field.vecchia import (
 from geogp.models.numerics.arrays import as_floats, check_devices
 from geogp.models.numerics.devices import CHUNK, rows_at_once
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.lowrank import LowRankGP, Rows
+from geogp.models.process.lowrank import LowRankProcess, Rows
 from geogp.models.process.posteriors import VariationalPosterior
 
 Floats = NDArray[np.float64]
@@ -51,10 +51,10 @@ BLOCK_ARRAYS = 16
 """Approximate number of copies of the covariances of blocks in memory."""
 
 
-class FieldProcess(LowRankGP):
+class FieldProcess(LowRankProcess):
     """A low-rank process, a process of single tiles and a measurement model.
 
-    The parameters are the same as in `LowRankGP`; a `MeasurementLaw` replaces the noise. `units`
+    The parameters are the same as in `LowRankProcess`; a `MeasurementLaw` replaces the noise. `units`
     (3,) is the size of one unit of each scaled input: kilometres for the two coordinates, quarters
     for the time.
 

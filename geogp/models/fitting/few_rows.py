@@ -11,7 +11,7 @@ from geogp.errors import DataError
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankGP
+from geogp.models.process.lowrank import LowRankProcess
 
 Floats = NDArray[np.float64]
 
@@ -53,7 +53,7 @@ def are_few(data: Data) -> bool:
 
 
 def widen(
-    model: LowRankGP, make: Callable[[Data], LowRankGP], data: Data, settings: FitSettings
+    model: LowRankProcess, make: Callable[[Data], LowRankProcess], data: Data, settings: FitSettings
 ) -> float:
     """Widen a fitted model's intervals by `width_factor` of `fold_residuals`; return the factor.
 
@@ -75,7 +75,9 @@ def check_places(data: Data) -> None:
         )
 
 
-def fold_residuals(make: Callable[[Data], LowRankGP], data: Data, settings: FitSettings) -> Floats:
+def fold_residuals(
+    make: Callable[[Data], LowRankProcess], data: Data, settings: FitSettings
+) -> Floats:
     """Return (y - mean) / sd of each row, (n,), from a fit without the rows at its place.
 
     Each fold holds out a tenth of the places. A new model (`make`) is fitted to the other places,

@@ -34,7 +34,7 @@ from geogp.models.numerics.teams import current_team
 from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.models.numerics.threads import one_core_each
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankGP
+from geogp.models.process.lowrank import LowRankProcess
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ Progress = Callable[[FitState, int], None]
 
 
 def fit(
-    model: LowRankGP,
+    model: LowRankProcess,
     train: Data,
     validation: Data,
     settings: FitSettings,
@@ -92,7 +92,7 @@ def fit(
         from it, with the same results as without the interruption. The caller removes this file.
 
     Raises RequestError if the settings do not suit the objective, and the error of
-    `LowRankGP.check`. Raises DataError if there are fewer than 2 rows, the target is constant, or
+    `LowRankProcess.check`. Raises DataError if there are fewer than 2 rows, the target is constant, or
     the checkpoint belongs to another fit. Raises NumericalError if the loss or the validation score
     is no longer finite.
     """
@@ -143,7 +143,7 @@ class _Run:
 
     def __init__(
         self,
-        model: LowRankGP,
+        model: LowRankProcess,
         train: Data,
         validation: Data,
         settings: FitSettings,

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from geogp.models.fit_settings import FitSettings
-from geogp.models.process.lowrank import LowRankGP
+from geogp.models.process.lowrank import LowRankProcess
 
 LBFGS_ITERATIONS = 10
 """Number of L-BFGS iterations in an epoch."""
@@ -54,7 +54,7 @@ class LBFGS(_NotCompiled, torch.optim.LBFGS):
     step: Callable[..., Any]
 
 
-def make_optimiser(model: LowRankGP, settings: FitSettings) -> torch.optim.Optimizer:
+def make_optimiser(model: LowRankProcess, settings: FitSettings) -> torch.optim.Optimizer:
     """Return the optimiser named in `settings`, for the parameters that require a gradient."""
     noise_rate = settings.head_rate if settings.noise_rate is None else settings.noise_rate
     groups = {
@@ -140,7 +140,7 @@ def _lbfgs_state(found: dict[str, Tensor]) -> dict[str, Any]:
 class ParameterAverage:
     """Exponential average of a model's parameters over about `span` steps, or none if 0."""
 
-    def __init__(self, model: LowRankGP, span: float) -> None:
+    def __init__(self, model: LowRankProcess, span: float) -> None:
         self.span = span
         self.parameters = [value.detach() for value in model.parameters()] if span else []
         self.values = [value.clone() for value in self.parameters]

@@ -19,7 +19,7 @@ from geogp.models.numerics.precision import current_precision
 from geogp.models.numerics.teams import Team
 from geogp.models.options import Weights
 from geogp.models.process.data import FIELDS, Data
-from geogp.models.process.lowrank import LowRankGP, Rows
+from geogp.models.process.lowrank import LowRankProcess, Rows
 
 _TEXT = "text"
 """Name of the tensor with the JSON of a message."""
@@ -48,7 +48,7 @@ def tell(team: Team, message: Message | None) -> Message:
 
 
 def learn(
-    step: Step[Any], model: LowRankGP, rows: Rows, part: Part, *, weights: Weights, team: Team
+    step: Step[Any], model: LowRankProcess, rows: Rows, part: Part, *, weights: Weights, team: Team
 ) -> Tensor:
     """Add the gradient of a part's loss per datum to the parameters; return the loss.
 
@@ -66,7 +66,9 @@ def learn(
     return team.total(loss)
 
 
-def announcement(model: LowRankGP, train: Data, validation: Data, settings: FitSettings) -> Message:
+def announcement(
+    model: LowRankProcess, train: Data, validation: Data, settings: FitSettings
+) -> Message:
     """Return all that the other processes need to fit the same model to the same rows."""
     state = {f"model.{name}": value for name, value in model.state_dict().items()}
     rows = {
@@ -85,7 +87,7 @@ def announcement(model: LowRankGP, train: Data, validation: Data, settings: FitS
     return {**state, **rows}, described
 
 
-def _add_gradients(team: Team, model: LowRankGP, weight: float) -> None:
+def _add_gradients(team: Team, model: LowRankProcess, weight: float) -> None:
     """Replace each gradient by the weighted sum over the processes, in one message."""
     learned = [value for value in model.parameters() if value.requires_grad]
     there = torch.tensor([value.grad is not None for value in learned]).to(learned[0])

@@ -17,9 +17,9 @@ from geogp.models.process.objectives import BatchObjective, Statistics, WholeObj
 
 if TYPE_CHECKING:
     from geogp.distributions.prediction import Prediction
-    from geogp.models.process.lowrank import LowRankGP, Rows
+    from geogp.models.process.lowrank import LowRankProcess, Rows
 
-M = TypeVar("M", bound="LowRankGP")
+M = TypeVar("M", bound="LowRankProcess")
 
 
 class Step(ABC, Generic[M]):
@@ -67,7 +67,7 @@ class Step(ABC, Generic[M]):
         return model.predict_scaled(rows.x, rows.counts)
 
 
-def no_prior(model: "LowRankGP") -> Tensor:
+def no_prior(model: "LowRankProcess") -> Tensor:
     """Return 0, the log density of a flat prior."""
     return torch.zeros((), dtype=torch.float64, device=model.device)
 
@@ -142,14 +142,14 @@ def _seed(numbers: Tensor) -> int:
 
 
 @dataclass(frozen=True)
-class PerBatch(ByInputs["LowRankGP"]):
+class PerBatch(ByInputs["LowRankProcess"]):
     """Training step on the objective of a batch of rows; see `Step`."""
 
     same_kernels: ClassVar[bool] = True
     objective: BatchObjective
     combines: bool = True
 
-    def backward(self, model: "LowRankGP", rows: "Rows", n: int, weights: Weights) -> Tensor:
+    def backward(self, model: "LowRankProcess", rows: "Rows", n: int, weights: Weights) -> Tensor:
         """Add the gradient of the loss to the parameters; return the loss."""
         terms = replace(model.terms(rows.x), repeats=rows.repeats)
         loss = self.objective(terms, rows.y, n, weights)
@@ -210,7 +210,7 @@ class WholeData(ByInputs[M]):
 
 
 def statistics(
-    model: "LowRankGP", rows: "Rows", n: int, *, own_variance: bool = False
+    model: "LowRankProcess", rows: "Rows", n: int, *, own_variance: bool = False
 ) -> Statistics:
     """Return the sums of a chunk, on the scale of the standardised target; n counts all rows."""
     features = model.basis(rows.x)
@@ -239,7 +239,7 @@ def statistics(
 
 @torch.no_grad()
 def _total(
-    model: "LowRankGP", rows: "Rows", n: int, *, own_variance: bool
+    model: "LowRankProcess", rows: "Rows", n: int, *, own_variance: bool
 ) -> tuple[Statistics, Tensor]:
     """Return the sums over all n rows, and the number of the chunk with the largest norm."""
     chunks = rows.chunks()

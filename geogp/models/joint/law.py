@@ -13,7 +13,7 @@ from geogp.errors import NumericalError, RequestError
 
 if TYPE_CHECKING:
     from geogp.models.process.data import Data
-    from geogp.models.process.lowrank import LowRankGP, Rows
+    from geogp.models.process.lowrank import LowRankProcess, Rows
 
 Floats = NDArray[np.float64]
 
@@ -29,7 +29,7 @@ class JointPosterior:
     diagonal of the model. m (r,) and L (r, r) are for the standardised target, float64.
     """
 
-    model: "LowRankGP"
+    model: "LowRankProcess"
     m: Tensor
     L: Tensor
 
@@ -69,7 +69,7 @@ class JointPosterior:
         return float(model.y_mean + model.y_sd * model.mean_constant.detach().double())
 
 
-def joint_posterior(model: "LowRankGP", train: "Data") -> JointPosterior:
+def joint_posterior(model: "LowRankProcess", train: "Data") -> JointPosterior:
     """Return the posterior of the weights given the training rows, for the fitted basis and noise.
 
     L L' = (I + Phi' V^(-1) Phi)^(-1), with V the variances of the rows around the function; see
@@ -83,13 +83,13 @@ def joint_posterior(model: "LowRankGP", train: "Data") -> JointPosterior:
     return posterior_given(model, model.as_rows(train))
 
 
-def posterior_given(model: "LowRankGP", rows: "Rows") -> JointPosterior:
+def posterior_given(model: "LowRankProcess", rows: "Rows") -> JointPosterior:
     """Return the result of `joint_posterior` for `Rows`."""
     with torch.no_grad():
         return JointPosterior(model, *model.conditioned(rows))
 
 
-def two_variances(model: "LowRankGP", train: "Data", x: Floats) -> dict[str, float]:
+def two_variances(model: "LowRankProcess", train: "Data", x: Floats) -> dict[str, float]:
     """Return the median sd of the function over points (n, d), computed in two ways.
 
     ``stated`` comes from predictions, ``closed_form`` from `joint_posterior`.
@@ -117,7 +117,7 @@ class Components:
     share: Floats
 
 
-def leading_components(model: "LowRankGP", x: Floats, count: int) -> Components:
+def leading_components(model: "LowRankProcess", x: Floats, count: int) -> Components:
     """Return the leading components Phi v_k over inputs (n, d), v_k the eigenvectors of Phi'Phi.
 
     Components with at most a millionth of the variance are left out. Raises RequestError if `count`
@@ -136,7 +136,7 @@ def leading_components(model: "LowRankGP", x: Floats, count: int) -> Components:
     return Components(values * np.where(farthest < 0, -1.0, 1.0), share)
 
 
-def effective_rank(model: "LowRankGP", x: Floats) -> float:
+def effective_rank(model: "LowRankProcess", x: Floats) -> float:
     """Return the effective rank of the features at inputs (n, d), from 1 to r.
 
     It is exp(entropy of the normalised eigenvalues of Phi'Phi) (Roy and Vetterli 2007). Raises
@@ -147,7 +147,7 @@ def effective_rank(model: "LowRankGP", x: Floats) -> float:
     return float(np.exp(-np.sum(share * np.log(np.where(share > 0, share, 1.0)))))
 
 
-def _gram(model: "LowRankGP", x: Floats) -> Tensor:
+def _gram(model: "LowRankProcess", x: Floats) -> Tensor:
     """Return Phi'Phi over inputs, (r, r)."""
     gram = torch.zeros((), dtype=torch.float64)
     for phi in model.feature_chunks(x):

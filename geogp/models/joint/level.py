@@ -24,7 +24,7 @@ from geogp.models.joint.law import posterior_given
 from geogp.models.joint.weighted_sums import WeightedSums
 from geogp.models.numerics.devices import WORD
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankGP, Rows, Single
+from geogp.models.process.lowrank import LowRankProcess, Rows, Single
 from geogp.models.process.memory import HELD_BYTES, check_level
 
 Floats = NDArray[np.float64]
@@ -87,7 +87,7 @@ class JointLevel:
         independent between tiles and does not belong to a tile process.
     """
 
-    model: LowRankGP
+    model: LowRankProcess
     x: Floats
     m: Tensor
     L: Tensor
@@ -263,7 +263,7 @@ class JointLevel:
 
 
 def joint_level(
-    model: LowRankGP,
+    model: LowRankProcess,
     train: Data | None,
     x: Floats,
     *,
@@ -298,7 +298,9 @@ def joint_level(
 
 
 @singledispatch
-def level_of(model: LowRankGP, x: Floats, rows: Rows | None, options: LevelOptions) -> JointLevel:
+def level_of(
+    model: LowRankProcess, x: Floats, rows: Rows | None, options: LevelOptions
+) -> JointLevel:
     """Return the joint level of a model at tiles, given the training rows; see `joint_level`.
 
     This is the level of a model without a tile process. A model with its own registers it here.
@@ -335,7 +337,7 @@ ROUNDING = 1e-6
 """Largest relative difference of a model's mean and sd of y, which may be in single precision."""
 
 
-def check_rows(model: LowRankGP, y: Floats) -> None:
+def check_rows(model: LowRankProcess, y: Floats) -> None:
     """Raise DataError if targets (m,) differ from those of the training rows in mean or sd.
 
     Raises RequestError if the model contains its training rows.

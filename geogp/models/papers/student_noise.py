@@ -17,7 +17,7 @@ from geogp.distributions.prediction import Prediction
 from geogp.distributions.student_sum import NormalPlusStudent
 from geogp.models.fitting.steps import ByInputs
 from geogp.models.options import Weights
-from geogp.models.process.lowrank import LowRankGP, Rows
+from geogp.models.process.lowrank import LowRankProcess, Rows
 from geogp.models.process.noise import NOISE_FLOOR, NOISE_START, Noise
 from geogp.models.process.objectives import BatchTerms, hermite
 from geogp.models.process.posteriors import WeightedRows
@@ -58,7 +58,7 @@ class StudentNoise(Noise):
         return self.scale_squared * self.df / (self.df - 2)
 
 
-class StudentGP(LowRankGP):
+class StudentGP(LowRankProcess):
     """A low-rank process with Student-t noise; predictions are distributions of f plus noise."""
 
     noise: StudentNoise

@@ -28,7 +28,7 @@ from geogp.models.process.rbf_readers import Marginals
 Floats = NDArray[np.float64]
 
 Single = dict[str, Tensor]
-"""The level of single tiles given the rows near each: tensors by name; see `LowRankGP.single`."""
+"""The level of single tiles given the rows near each: tensors by name; see `LowRankProcess.single`."""
 
 ENTRIES, MIN_ROWS = 2**20, 256
 """Numbers in a chunk of a prediction on a CPU, to fit into the cache; least number of rows."""
@@ -88,7 +88,7 @@ NO_NUMBERS = (
 )
 
 
-class LowRankGP(nn.Module):
+class LowRankProcess(nn.Module):
     """y = f(x) + noise with f(x) = m0 + <w, phi(x)>; the kernel is k(x, x') = <phi(x), phi(x')>.
 
     The model maps the inputs `x_low` and `x_high` to -1 and 1, and standardises targets by the mean

@@ -54,7 +54,7 @@ class MapPredictor:
         return found.pooled(4 ** (ZOOM - self.zoom))
 
     def single(self, tiles: Tiles) -> Single:
-        """Return the level of single tiles in the quarter of the map; see `LowRankGP.single`."""
+        """Return the level of single tiles in the quarter of the map; see `LowRankProcess.single`."""
         places = self.job.places.of_tiles(tiles, self.job.question.quarter)
         return self.model.network_.single(self.model.inputs(places), **self._counts)
 

@@ -22,7 +22,7 @@ from geogp.models.options import Weights
 from geogp.models.papers.scale_mixtures.processes import SCALE_PRIOR, scale_divergence
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.basis_functions import Features
-from geogp.models.process.lowrank import Floats, LowRankGP, Rows
+from geogp.models.process.lowrank import Floats, LowRankProcess, Rows
 from geogp.models.process.noise import Noise, ValidationNoise
 from geogp.models.process.objectives import BatchTerms
 from geogp.models.process.posteriors import Moments, Posterior
@@ -73,7 +73,7 @@ class ClassPosterior(Posterior):
         return cast("list[Posterior]", list(self.parts))
 
 
-class ClassProcess(LowRankGP):
+class ClassProcess(LowRankProcess):
     """Interface of models of classes: f_j = c_j + <w_j, phi>, p(y = j | x) = softmax_j(f(x)).
 
     Targets are the numbers of classes, from 0 to k - 1, as floats. c_j starts at the logarithm of

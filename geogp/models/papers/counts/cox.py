@@ -13,7 +13,7 @@ from geogp.models.numerics.arrays import as_floats
 from geogp.models.numerics.devices import CHUNK
 from geogp.models.options import OFFSET
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.lowrank import Floats, LowRankGP
+from geogp.models.process.lowrank import Floats, LowRankProcess
 from geogp.models.process.noise import NOISE_FLOOR, Noise
 from geogp.models.process.objectives import BatchTerms
 
@@ -51,7 +51,7 @@ class Dispersion(CountLaw):
         return NOISE_FLOOR + (self.log_dispersion + phi @ self.head).double().exp()
 
 
-class CoxGP(LowRankGP):
+class CoxGP(LowRankProcess):
     """log rate(x) = log exposure + mu + <w, phi(x)>, with counts y around the rate.
 
     y ~ Poisson(rate), or negative binomial if `noise` has a dispersion. The logarithm of the

@@ -31,7 +31,7 @@ from geogp.models.papers.last_layers.tangents import (
     parameter_blocks,
 )
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.lowrank import Floats, LowRankGP, Rows
+from geogp.models.process.lowrank import Floats, LowRankProcess, Rows
 from geogp.models.process.posteriors import Moments, PointPosterior, WeightedRows
 
 logger = logging.getLogger(__name__)
@@ -170,7 +170,7 @@ class LastLayerPosterior(PointPosterior):
         return Moments(phi @ self.m, squared_norms(phi.double() @ self.L))
 
 
-class LastLayerGP(LowRankGP):
+class LastLayerGP(LowRankProcess):
     """A network trained by squared error, then a Bayesian last layer in closed form.
 
     For the standardised target, f(x) = <w, phi(x)> with phi = F' phi^r and w ~ N(0, I). In this
@@ -230,7 +230,7 @@ class LastLayerGP(LowRankGP):
             yield phi @ self.enrichment
 
     def weighted_rows(self, rows: Rows) -> Iterator[WeightedRows]:
-        """Yield the same rows as `LowRankGP`, but with the features F' phi^r."""
+        """Yield the same rows as `LowRankProcess`, but with the features F' phi^r."""
         for part in super().weighted_rows(rows):
             yield part._replace(phi=part.phi.double() @ self.enrichment)
 

@@ -19,7 +19,7 @@ from geogp.models.options import Weights
 from geogp.models.papers.mixed_nystrom.kernels import VARIANCE_PRIOR, Kernel, log_inverse_gamma
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.basis_functions import Basis, Features, checked_residual
-from geogp.models.process.lowrank import LowRankGP, Rows
+from geogp.models.process.lowrank import LowRankProcess, Rows
 from geogp.models.process.objectives import Statistics, WholeObjective
 from geogp.models.process.posteriors import ClosedFormPosterior
 
@@ -82,7 +82,7 @@ class AnchorBasis(Basis):
         return Features(phi.to(x.dtype), norm.to(x.dtype), residual.to(x.dtype))
 
 
-class KernelProcess(LowRankGP):
+class KernelProcess(LowRankProcess):
     """A Gaussian process on an `AnchorBasis`; m0 is the mean of the targets."""
 
     basis: AnchorBasis

@@ -28,7 +28,7 @@ from geogp.errors import RequestError
 from geogp.models.options import Weights
 from geogp.models.papers.mixed_nystrom.nystrom import KernelProcess
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.lowrank import Floats, LowRankGP, Rows
+from geogp.models.process.lowrank import Floats, LowRankProcess, Rows
 from geogp.models.process.objectives import BatchTerms, Statistics, quadratic_form
 from geogp.models.process.posteriors import VariationalPosterior
 
@@ -109,7 +109,7 @@ def burr_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
     return burr_log_evidence(BURR_PRIOR, *quadratic_form(sums, noise_var), sums.n)
 
 
-class RandomScale(LowRankGP, ABC):
+class RandomScale(LowRankProcess, ABC):
     """A low-rank process with a random scale s²; variances inside the model are in units of s²."""
 
     @property
