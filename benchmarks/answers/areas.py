@@ -29,7 +29,7 @@ from geogp.models.fitting.loop import fit
 from geogp.models.joint.level import JointLevel, joint_level
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import Rows
+from geogp.models.process.rows import Rows
 
 TILE_KM = 0.6
 """Approximate width of a tile of zoom 16 in the middle latitudes."""

@@ -24,7 +24,8 @@ from geogp.models.numerics.linalg import deferred_checks
 from geogp.models.options import Weights
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankProcess, Rows
+from geogp.models.process.lowrank import LowRankProcess
+from geogp.models.process.rows import Rows
 
 ROWS, VALIDATION_ROWS, FRESH_ROWS = 100_000, 1_000, 100_000
 

@@ -30,7 +30,8 @@ from geogp.models.papers.scale_mixtures.processes import (
 )
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankProcess, Rows
+from geogp.models.process.lowrank import LowRankProcess
+from geogp.models.process.rows import Rows
 
 MODELS = ("nngp", "t-process")
 

@@ -31,6 +31,7 @@ from geogp.models.papers.classes.processes import ClassProcess
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
 from geogp.models.process.lowrank import LowRankProcess
+from geogp.models.process.model import Model
 
 TABLE = RESULTS / "launches" / "table.md"
 
@@ -76,7 +77,7 @@ def made(name: str, train: Data, r: int = 8) -> LowRankProcess:
     return build(name, sizes, torch.from_numpy(train.x), seed=0)
 
 
-def predicted(model: LowRankProcess, x: np.ndarray) -> np.ndarray:
+def predicted(model: Model, x: np.ndarray) -> np.ndarray:
     """Return mean and standard deviation, (2, n), or the probabilities of classes, (n, k)."""
     if isinstance(model, ClassProcess):
         return model.predict(x).probabilities
@@ -84,10 +85,13 @@ def predicted(model: LowRankProcess, x: np.ndarray) -> np.ndarray:
     return np.stack([found.mean, found.sd])
 
 
-def fitted(model: LowRankProcess, train: Data, validation: Data, epochs: int = 3) -> float:
-    """Fit a model in a few steps; return its best validation score."""
+def fitted(
+    model: LowRankProcess, train: Data, validation: Data, epochs: int = 3
+) -> tuple[Model, float]:
+    """Fit a model in a few steps; return the fitted model and its best validation score."""
     settings = FitSettings(epochs=epochs, batch=40, learning_rate=1e-2)
-    return training_loop.fit(model, train, validation, settings).best_nll
+    fitted_model, state = training_loop.fit(model, train, validation, settings)
+    return fitted_model, state.best_nll
 
 
 @contextmanager
@@ -117,11 +121,11 @@ def row_of(name: str) -> list[object]:
     with second_device() as counts:
         model = made(name, train).to(DEVICE)
         with counted_steps(counts) as steps:
-            fitted(model, train, validation)
+            model, _ = fitted(model, train, validation)
         counts.clear()
         predicted(model, validation.x)
         started, waits = counts.launches.total(), counts.waits.total()
-        recorded = _recorded(name, counts) if MODELS[name].step.same_kernels else ""
+        recorded = _recorded(name, counts) if MODELS[name].fit.func.same_kernels else ""
     lines = ", ".join(f"{line} ({number})" for line, number in steps.lines.most_common(3))
     return [
         f"`{name}`",

@@ -54,7 +54,8 @@ from geogp.models.numerics.devices import on_device
 from geogp.models.numerics.linalg import deferred_checks
 from geogp.models.options import Weights
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.lowrank import LowRankProcess, Rows
+from geogp.models.process.lowrank import LowRankProcess
+from geogp.models.process.rows import Rows
 from geogp.runs.machine import tune_process
 
 Run = Callable[[], object]

@@ -128,7 +128,7 @@ class EstimatorParameters:
         own = {"epochs": self.epochs, "r": self.rank, "batch": self.batch}
         given: dict[str, Any] = {k: int(v) for k, v in own.items() if v is not None}
         batch = given.pop("batch", preset.batch_for(n))
-        batch = max(batch, find_spec(self.model).step.rows(batch, n))
+        batch = max(batch, find_spec(self.model).batch_rows(batch, n))
         rate, seed = preset.learning_rate_for(batch), int(self.random_state)
         return replace(preset, **given, batch=batch, learning_rate=rate, seed=seed)
 

@@ -32,7 +32,7 @@ from geogp.models.catalogue.storage import save_model
 from geogp.models.fitting.loop import FitState
 from geogp.models.joint.level import JointLevel, check_rows, joint_level
 from geogp.models.names import find_model
-from geogp.models.process.lowrank import LowRankProcess, Single
+from geogp.models.process.model import Model
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -50,7 +50,7 @@ class SpatialGP(SpatialParameters):
     Attributes
     ----------
     network_
-        The fitted model, a PyTorch module.
+        The fitted model.
     scale_
         The map from points to inputs of the model.
     history_
@@ -61,7 +61,7 @@ class SpatialGP(SpatialParameters):
         Number of columns of the training table or array, and for a table the names of the columns.
     """
 
-    network_: LowRankProcess
+    network_: Model
     scale_: PointScale
     history_: FitState
     validation_: NDArray[np.bool_]
@@ -147,9 +147,7 @@ class SpatialGP(SpatialParameters):
         return self.predict_distribution(X).median
 
     @checked_arguments
-    def predict_distribution(
-        self, X: Any, *, level: bool = False, single: Single | None = None
-    ) -> Prediction:
+    def predict_distribution(self, X: Any, *, level: bool = False) -> Prediction:
         """Return the predictive distributions at points, in the unit of y.
 
         Parameters
@@ -160,8 +158,6 @@ class SpatialGP(SpatialParameters):
         level
             Predict the level, without the noise of measurements. In `FieldGP`, its variance has an
             additional part beyond 2 km from all rows, unless the data are precise.
-        single
-            `network_.single(inputs(X))`, which saves time if it is known.
 
         Raises
         ------
@@ -183,9 +179,7 @@ class SpatialGP(SpatialParameters):
         tests = 1.0 if points.tests is None else points.tests
         if level and not find_model(self.model).has_spread:
             raise RequestError(f"{self.model} does not state the uncertainty of its level.")
-        known: dict[str, Any] = {"single": single} if single else {}
-        x = self.scale_.inputs(points)
-        return network.predict(x, tests, points.devices, level=level, **known)
+        return network.predict(self.scale_.inputs(points), tests, points.devices, level=level)
 
     @checked_arguments
     def score(self, X: Any, y: ArrayLike) -> float:
@@ -208,7 +202,6 @@ class SpatialGP(SpatialParameters):
         columns: int = 0,
         rows: tuple[Any, ArrayLike] | None = None,
         calibrated: bool = True,
-        single: Single | None = None,
     ) -> JointLevel:
         """Return the joint distribution of the level at points.
 
@@ -226,8 +219,6 @@ class SpatialGP(SpatialParameters):
         calibrated
             Whether single points get the mean and the variance of `predict_distribution` with
             ``level=True``; otherwise, everything comes from the Gaussian process alone.
-        single
-            As in `predict_distribution`.
 
         Returns
         -------
@@ -255,7 +246,7 @@ class SpatialGP(SpatialParameters):
             )
         train = None if kept is None else data_of(self.scale_, *kept)
         return joint_level(
-            network, train, inputs, calibrated=calibrated, seed=seed, columns=columns, single=single
+            network, train, inputs, calibrated=calibrated, seed=seed, columns=columns
         )
 
     @checked_arguments
@@ -415,6 +406,6 @@ class SpatialGP(SpatialParameters):
         check_width(X, self.n_features_in_, named=hasattr(self, "feature_names_in_"))
         return points
 
-    def _fitted(self) -> LowRankProcess:
+    def _fitted(self) -> Model:
         self.check_fitted()
         return self.network_

@@ -29,7 +29,7 @@ from geogp.models.catalogue import storage
 from geogp.models.fitting.loop import FitState
 from geogp.models.names import find_model
 from geogp.models.numerics.devices import pick_device
-from geogp.models.process.lowrank import LowRankProcess
+from geogp.models.process.model import Model
 
 _WRONG = (KeyError, TypeError, ValueError)
 """Errors of wrong parameters; geogp's own errors of arguments and data are of these kinds."""
@@ -77,7 +77,7 @@ def load_with_notes(path: Path | str, *, device: str = "auto") -> tuple[SpatialG
 
 
 def _spatial(
-    networks: list[LowRankProcess], context: dict[str, Any], path: Path | str, device: str
+    networks: list[Model], context: dict[str, Any], path: Path | str, device: str
 ) -> SpatialGP:
     network, stored = networks[0], described_as(StoredEstimator, context, path)
     try:
@@ -138,7 +138,7 @@ def _scale(estimator: SpatialGP, inputs: StoredInputs) -> PointScale:
     )
 
 
-def _check_scale(estimator: SpatialGP, network: LowRankProcess, *, named: bool) -> None:
+def _check_scale(estimator: SpatialGP, network: Model, *, named: bool) -> None:
     """Raise DataError if the stored scale contradicts the estimator or the model."""
     scale, sizes = estimator.scale_, network.architecture
     degrees = is_geographic(estimator.crs)

@@ -1,17 +1,18 @@
 """The level of single tiles, which a map leaves in its run folder for later answers."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from torch import Tensor
 
 from geogp import __version__
 from geogp.errors import DataError
 from geogp.geodata.places.region import Tiles
 from geogp.models.numerics.tensor_files import read_tensors, write_tensors
-from geogp.models.process.lowrank import Single
 from geogp.runs.run_folder import LEVEL_FILE
 
 FORMAT = 2
@@ -20,7 +21,7 @@ FORMAT = 2
 
 @dataclass(frozen=True)
 class KeptLevel:
-    """The file with `LowRankProcess.single` of a run's tiles in one quarter.
+    """The file with the level of a run's tiles, as `Model.remembering` yields it, in one quarter.
 
     `depends` is what these tensors depend on; a file made from something else does not count.
     """
@@ -42,7 +43,7 @@ class KeptLevel:
         }
         return cls(folder / LEVEL_FILE.format(quarter), depends)
 
-    def read(self) -> Single | None:
+    def read(self) -> dict[str, Tensor] | None:
         """Return the tensors; None if the file is missing, damaged, or of something else."""
         try:
             tensors, found = read_tensors(self.path)
@@ -50,7 +51,7 @@ class KeptLevel:
             return None
         return tensors if found == self.depends else None
 
-    def write(self, single: Single) -> None:
+    def write(self, level: Mapping[str, Tensor]) -> None:
         """Write the tensors, if there are any; raise OutputError if this is impossible."""
-        if single:
-            write_tensors(self.path, single, self.depends)
+        if level:
+            write_tensors(self.path, dict(level), self.depends)

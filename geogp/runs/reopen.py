@@ -92,12 +92,12 @@ class Reopened:
         # The hash in run.json is that of the loaded model, even if the folder changes meanwhile.
         model = records[MODEL_FILE].sha256
         kept = KeptLevel.of(self.path, model, quarter_label(times[0]), self.tiles)
-        single = kept.read()
-        if single is None:
-            single = self.model.network_.single(self.model.inputs(places))
-            with suppress(OutputError):  # the next answer takes longer
-                kept.write(single)
-        return self.model.joint(places, single=single, **how)
+        stored, inputs = kept.read(), self.model.inputs(places)
+        with self.model.network_.remembering(inputs, stored=stored) as level:
+            if stored is None:
+                with suppress(OutputError):  # the next answer takes longer
+                    kept.write(level)
+            return self.model.joint(places, **how)
 
     def warn_of_smooth_level(self, level: JointLevel, what: str) -> None:
         """Warn that the uncertainty of `what` is too small if the model has no tile process."""

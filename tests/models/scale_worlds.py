@@ -6,7 +6,8 @@ import torch
 from geogp.models.catalogue.build import build
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankProcess, Rows
+from geogp.models.process.lowrank import LowRankProcess
+from geogp.models.process.rows import Rows
 
 SIZES = Architecture(d=2, r=10, dtype="float64")
 

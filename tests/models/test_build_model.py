@@ -24,7 +24,7 @@ from geogp.models.process.diagonals import (
     PredictiveDiagonal,
     VarianceCorrection,
 )
-from geogp.models.process.lowrank import Rows
+from geogp.models.process.rows import Rows
 from geogp.models.process.noise import ConstantNoise, ValidationNoise
 from geogp.models.process.posteriors import (
     ClosedFormPosterior,

@@ -29,7 +29,7 @@ from geogp.models.papers.scale_mixtures.processes import (
     burr_log_evidence,
 )
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.lowrank import Rows
+from geogp.models.process.rows import Rows
 
 SCALES = [
     BurrScale(Burr(c, d), n, n * square)

@@ -11,7 +11,8 @@ from geogp.models.catalogue.build import CATALOGUE, build
 from geogp.models.joint.law import effective_rank
 from geogp.models.options import Weights
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.lowrank import LowRankProcess, Rows
+from geogp.models.process.lowrank import LowRankProcess
+from geogp.models.process.rows import Rows
 from geogp.models.process.objectives import Statistics, log_marginal_likelihood
 
 Floats = np.ndarray

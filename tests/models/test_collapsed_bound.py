@@ -10,7 +10,8 @@ from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
 from geogp.models.options import Weights
 from geogp.models.process.diagonals import NystromDiagonal, PredictiveDiagonal
-from geogp.models.process.lowrank import LowRankProcess, Rows
+from geogp.models.process.lowrank import LowRankProcess
+from geogp.models.process.rows import Rows
 from geogp.models.process.objectives import elbo
 from geogp.models.process.posteriors import ClosedFormPosterior
 

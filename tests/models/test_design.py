@@ -22,7 +22,7 @@ from geogp.models.joint.design import (
 )
 from geogp.models.joint.level import LocalCovariance, joint_level
 from geogp.models.process import memory
-from geogp.models.process.lowrank import Rows
+from geogp.models.process.rows import Rows
 
 __all__ = ["exact"]
 

@@ -18,7 +18,8 @@ from geogp.models.catalogue.build import CATALOGUE, build
 from geogp.models.options import Weights
 from geogp.models.process import lowrank
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.lowrank import LowRankProcess, Rows
+from geogp.models.process.lowrank import LowRankProcess
+from geogp.models.process.rows import Rows
 from geogp.models.process.objectives import (
     Statistics,
     corrected_log_marginal_likelihood,

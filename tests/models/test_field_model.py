@@ -27,7 +27,7 @@ from geogp.models.joint.law import joint_posterior, two_variances
 from geogp.models.options import Weights
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import Rows
+from geogp.models.process.rows import Rows
 from geogp.models.process.objectives import whitened_elbo
 
 UNITS = (20.0, 10.0, 4.0)

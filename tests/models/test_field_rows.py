@@ -21,7 +21,7 @@ from geogp.models.field.blocks import (
 from geogp.models.field.vecchia import NO_ROW
 from geogp.models.options import Weights
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.lowrank import Rows
+from geogp.models.process.rows import Rows
 
 
 @given(st.integers(1, 9), st.integers(1, 7), st.integers(1, 6), st.integers(0, 999))

@@ -23,7 +23,8 @@ from geogp.models.options import Weights
 from geogp.models.process import lowrank
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankProcess, Rows
+from geogp.models.process.lowrank import LowRankProcess
+from geogp.models.process.rows import Rows
 
 Floats = np.ndarray
 

@@ -18,7 +18,7 @@ from geogp.models.joint.law import joint_posterior
 from geogp.models.joint.level import JointLevel, joint_level
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import Rows
+from geogp.models.process.rows import Rows
 from geogp.models.process.posteriors import VariationalPosterior
 from geogp.runs.questions.area_levels import median_sds
 

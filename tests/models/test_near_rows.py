@@ -28,7 +28,7 @@ from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import Rows
+from geogp.models.process.rows import Rows
 
 __all__ = ["exact"]
 

@@ -21,7 +21,8 @@ from geogp.models.papers.mixed_nystrom.nystrom import AnchorEvidence, kernel_pri
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
 from geogp.models.process.diagonals import NystromDiagonal
-from geogp.models.process.lowrank import LowRankProcess, Rows
+from geogp.models.process.lowrank import LowRankProcess
+from geogp.models.process.rows import Rows
 from geogp.models.process.objectives import log_marginal_likelihood
 from geogp.models.process.placement import place_anchors
 

@@ -21,7 +21,7 @@ from geogp.models.numerics.teams import Team, current_team
 from geogp.models.numerics.tensor_files import read_tensors
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import Rows
+from geogp.models.process.rows import Rows
 
 PROGRAM = '''
 """Fit what the cases say, and tell how it went; run by each process."""

@@ -34,7 +34,7 @@ from geogp.models.field.predictive_law import (
 )
 from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.lowrank import Rows
+from geogp.models.process.rows import Rows
 
 # By 1, two covariates and their squares: location, log scale, skewness and log tail weight.
 BY_BOTH = np.array(

@@ -13,7 +13,8 @@ from geogp.models.fitting.steps import ByInputs, PerBatch
 from geogp.models.options import Weights
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankProcess, Rows
+from geogp.models.process.lowrank import LowRankProcess
+from geogp.models.process.rows import Rows
 
 NAMES = sorted(
     name

@@ -23,7 +23,8 @@ from geogp.models.papers.scale_mixtures.processes import (
     scaled_elbo,
 )
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankProcess, Rows
+from geogp.models.process.lowrank import LowRankProcess
+from geogp.models.process.rows import Rows
 
 PROCESSES = ("t-process", "burr-process")
 

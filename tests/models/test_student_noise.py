@@ -16,7 +16,7 @@ from geogp.models.options import Weights
 from geogp.models.papers.student_noise import MIN_DF, StudentGP, StudentNoise, student_expected_nll
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import Rows
+from geogp.models.process.rows import Rows
 
 ABLE = ["sv-dkl", "sv-rbf", "sv-dbk", "vbll"]
 

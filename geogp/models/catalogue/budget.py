@@ -10,9 +10,10 @@ import torch
 from geogp.errors import RequestError
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.optimisers import LBFGS_ITERATIONS
-from geogp.models.fitting.steps import Part, Step
+from geogp.models.fitting.steps import Batch, ByInputs
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankProcess, Rows
+from geogp.models.process.lowrank import LowRankProcess
+from geogp.models.process.rows import Rows
 
 MIN_RANK, MAX_RANK, RANK_STEP = 50, 4000, 50
 
@@ -63,23 +64,23 @@ def rank_for(
 
 def _seconds(model: LowRankProcess, rows: Data, settings: FitSettings) -> float:
     """Return the expected seconds of a fit, from the times of one evaluation and one update."""
-    step: Step[Any] = model.step
+    fit: ByInputs[Any] = model.make_fit(model)
     n = min(PROBE_ROWS, len(rows.y))
     tensor = torch.as_tensor(rows.y[:n]).to(model.device, model.architecture.torch_dtype)
     counts = torch.as_tensor(rows.counts)
-    part = Rows(model.scaled(rows.x[:n]), tensor, counts[:n].to(model.device))
+    fit.rows = Rows(model.scaled(rows.x[:n]), tensor, counts[:n].to(model.device))
     everything = torch.arange(n, device=model.device)
     y = torch.zeros(len(rows.y), dtype=tensor.dtype)
     whole = Rows(model.scaled(rows.x).cpu(), y, counts)
-    inputs = len(step.gathered(whole).y)
-    share = step.rows(settings.batch, len(rows.y)) / len(rows.y)
+    inputs = len(fit.gathered(whole).y)
+    share = fit.batch_rows(settings.batch, len(rows.y)) / len(rows.y)
 
     def evaluate() -> None:
         model.zero_grad(set_to_none=True)
-        step.learn(model, part, Part(everything, n), settings.weights)
+        fit.step(Batch(everything, n), settings.weights)
 
     def update() -> None:
-        model.update_closed_forms(part, part.at(slice(0, 1)))
+        fit.update_closed_forms(fit.rows.at(slice(0, 1)))
 
     evaluations = settings.epochs * (1 + EVALUATIONS_PER_ITERATION * LBFGS_ITERATIONS)
     once = _timed(evaluate, model) * evaluations * share + _timed(update, model) * settings.epochs

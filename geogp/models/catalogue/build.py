@@ -94,7 +94,7 @@ def build(
             noise=spec.noise(dtype, noise_start),
             diagonal=spec.diagonal(),
         )
-    model.step = spec.step
+    model.make_fit = spec.fit
     model.take_range(low, high)
     if values is not None and len(values) < model.basis.rank:
         warnings.warn(
@@ -117,7 +117,7 @@ def with_noise(spec: ModelSpec, noise: str) -> ModelSpec:
     if noise == NOISES[0]:
         return spec
     assert spec.student is not None
-    return replace(spec, step=spec.student, noise=StudentNoise, assemble=StudentGP)
+    return replace(spec, fit=spec.student, noise=StudentNoise, assemble=StudentGP)
 
 
 def _checked(x: Floats | Tensor, architecture: Architecture, scaling: Scaling) -> Floats:

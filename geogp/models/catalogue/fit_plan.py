@@ -10,7 +10,13 @@ import torch
 
 from geogp.choices import AVERAGE
 from geogp.models.catalogue.build import Scaling, build
-from geogp.models.fitting.few_rows import are_few, check_places, count_places, widen
+from geogp.models.fitting.few_rows import (
+    are_few,
+    check_places,
+    count_places,
+    fold_residuals,
+    width_factor,
+)
 from geogp.models.fitting.loop import FitState, Progress, fit
 from geogp.models.names import find_model
 from geogp.models.presets import Preset
@@ -18,6 +24,7 @@ from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
 from geogp.models.process.lowrank import LowRankProcess
 from geogp.models.process.memory import check_memory
+from geogp.models.process.model import Model
 
 Tell = Callable[[str], None]
 
@@ -69,7 +76,7 @@ class FitPlan:
         warn: Tell | None = None,
         stage: Tell | None = None,
         name: str = "",
-    ) -> tuple[LowRankProcess, FitState]:
+    ) -> tuple[Model, FitState]:
         """Build and train a model; with few rows, cross-validation sets the width of intervals.
 
         `train`, `validation`: rows to learn from, and rows that choose the epoch.
@@ -86,13 +93,16 @@ class FitPlan:
             check_places(known)
         model = self.build(train, warn)
         settings = self.preset.settings
-        state = fit(model, train, validation, settings, checkpoint=checkpoint, progress=progress)
+        fitted, state = fit(
+            model, train, validation, settings, checkpoint=checkpoint, progress=progress
+        )
         if few:
             named = f" ({name})" if name else ""
             if stage is not None:
                 stage(f"estimating the width of intervals by cross-validation{named}")
             start = monotonic()
-            factor = widen(model, self.build, known, settings)
+            factor = width_factor(fold_residuals(self.build, known, settings))
+            fitted = fitted.widened(factor)
             state.seconds += monotonic() - start
             if warn is not None:
                 warn(
@@ -100,4 +110,4 @@ class FitPlan:
                     f"the intervals{named} is estimated by cross-validation; this width is "
                     f"{factor:.2f} times the width that the model gives."
                 )
-        return model, state
+        return fitted, state

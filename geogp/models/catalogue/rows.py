@@ -7,11 +7,13 @@ from operator import attrgetter
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from geogp.models.catalogue import part_makers as parts
-from geogp.models.field.network import FieldNetwork
-from geogp.models.field.per_place import PerPlace
-from geogp.models.fitting.steps import PerBatch, Step, WholeData
+from geogp.models.field.fit import FieldFit
+from geogp.models.field.fitted import FittedField
+from geogp.models.field.parameters import FieldParameters
+from geogp.models.fitting.steps import Fit, PerBatch, SteppedFit, WholeData
 from geogp.models.names import CLASS_MODELS, MODELS, ModelName
 from geogp.models.papers.classes import softmax_layers as softmax
 from geogp.models.papers.classes.processes import (
@@ -19,10 +21,14 @@ from geogp.models.papers.classes.processes import (
     DrawnBatch,
     StudentClassProcess,
     logit_noise,
-    softmax_cross_entropy,
 )
 from geogp.models.papers.counts.cox import CoxGP, Dispersion
-from geogp.models.papers.last_layers.regression import EnrichedGP, LastLayerGP, LastLayerPosterior
+from geogp.models.papers.last_layers.regression import (
+    EnrichedGP,
+    LastLayerFit,
+    LastLayerGP,
+    LastLayerPosterior,
+)
 from geogp.models.papers.mixed_nystrom.nystrom import AnchorEvidence, KernelProcess, kernel_prior
 from geogp.models.papers.scale_mixtures import processes as scales
 from geogp.models.papers.student_noise import StudentPerBatch
@@ -34,6 +40,7 @@ from geogp.models.process.diagonals import (
     VarianceCorrection,
 )
 from geogp.models.process.lowrank import LowRankProcess
+from geogp.models.process.model import Model
 from geogp.models.process.noise import ConstantNoise, Noise, ValidationNoise
 from geogp.models.process.posteriors import (
     ClosedFormPosterior,
@@ -42,6 +49,15 @@ from geogp.models.process.posteriors import (
     VariationalPosterior,
 )
 
+MakeFit = partial[Any]
+"""A class of `Fit` with its options; called with a process, it makes a fit."""
+
+
+def restored(process: LowRankProcess, tensors: dict[str, Tensor]) -> LowRankProcess:
+    """Return the process with the tensors of a file; raise RuntimeError if they do not fit."""
+    process.load_state_dict(tensors)
+    return process
+
 
 @dataclass(frozen=True)
 class ModelSpec:
@@ -49,19 +65,28 @@ class ModelSpec:
 
     `name`: the name on the command line.
     `basis`, `posterior`, `diagonal`, `noise`: make the parts of the model.
-    `step`: the objective of training, and how its gradient is computed.
+    `fit`: makes the fit that trains a process of this model; see `fitting/steps.py`.
     `assemble`: makes the model from its name, its sizes and the parts.
-    `student`: the step for training under Student-t noise; None if this is not possible.
+    `start_tensors`: returns the tensors of a saved model as they are before a fit, by name.
+    `restore`: returns the fitted model from an untrained process and the tensors of a file.
+    `student`: as `fit`, for training under Student-t noise; None if this is not possible.
     """
 
     name: str
     basis: parts.MakeBasis
     posterior: Callable[[int, torch.Generator, torch.dtype], Posterior]
-    step: Step[Any]
+    fit: MakeFit
     diagonal: Callable[[], Diagonal] = Diagonal
     noise: Callable[[torch.dtype, float], Noise] = ConstantNoise
     assemble: Callable[..., LowRankProcess] = LowRankProcess
-    student: Step[Any] | None = None
+    student: MakeFit | None = None
+    start_tensors: Callable[[Any], dict[str, Tensor]] = LowRankProcess.state_dict
+    restore: Callable[[Any, dict[str, Tensor]], Model] = restored
+
+    def batch_rows(self, batch: int, n: int) -> int:
+        """Return how many of n rows a step uses, for a requested batch size."""
+        kind: Any = self.fit.func
+        return kind.batch_rows(batch, n) if issubclass(kind, SteppedFit) else n
 
     @property
     def about(self) -> ModelName:
@@ -69,17 +94,20 @@ class ModelSpec:
         return (MODELS | CLASS_MODELS)[self.name]
 
 
-_DPPGP, _ELBO = PerBatch(objectives.dppgp), PerBatch(objectives.elbo)
-_STUDENT_ELBO = StudentPerBatch(attrgetter("residual"))
-_CORRECTED_MLL: Step[LowRankProcess] = WholeData(objectives.corrected_log_marginal_likelihood)
-_COLLAPSED: Step[LowRankProcess] = WholeData(objectives.collapsed_bound)
-_MLL: Step[LowRankProcess] = WholeData(objectives.log_marginal_likelihood)
-_FITC_MAP = WholeData(
-    objectives.fitc_log_marginal_likelihood, prior=kernel_prior, own_variance=True
+_DPPGP = partial(PerBatch, objective=objectives.dppgp)
+_ELBO = partial(PerBatch, objective=objectives.elbo)
+_STUDENT_ELBO = partial(StudentPerBatch, missed=attrgetter("residual"))
+_CORRECTED_MLL = partial(WholeData, objective=objectives.corrected_log_marginal_likelihood)
+_COLLAPSED = partial(WholeData, objective=objectives.collapsed_bound)
+_MLL = partial(WholeData, objective=objectives.log_marginal_likelihood)
+_FITC_MAP = partial(
+    WholeData,
+    objective=objectives.fitc_log_marginal_likelihood,
+    prior=kernel_prior,
+    own_variance=True,
 )
-_MAP = AnchorEvidence(objectives.log_marginal_likelihood, kernel_prior)
-_EVIDENCE = AnchorEvidence(objectives.log_marginal_likelihood)
-_MSE = PerBatch(objectives.squared_error)
+_MAP = partial(AnchorEvidence, objective=objectives.log_marginal_likelihood, prior=kernel_prior)
+_EVIDENCE = partial(AnchorEvidence, objective=objectives.log_marginal_likelihood)
 
 _ERF = parts.anchored(parts.network_kernel("erf"))
 _SCALED_ERF = parts.anchored(parts.network_kernel("erf", own_scale=False))
@@ -92,48 +120,66 @@ _last_layer = partial(
     ModelSpec,
     basis=parts.last_layer_basis,
     posterior=LastLayerPosterior,
-    step=_MSE,
+    fit=partial(LastLayerFit, objective=objectives.squared_error),
     noise=ValidationNoise,
 )
-_collapsed = partial(_closed, step=_COLLAPSED, diagonal=PredictiveDiagonal)
-_sparse = partial(_learned, step=_ELBO, diagonal=NystromDiagonal, student=_STUDENT_ELBO)
+_collapsed = partial(_closed, fit=_COLLAPSED, diagonal=PredictiveDiagonal)
+_sparse = partial(_learned, fit=_ELBO, diagonal=NystromDiagonal, student=_STUDENT_ELBO)
 
 _ROWS = (
-    _learned("field", parts.field_basis, step=PerPlace(), assemble=FieldNetwork),
-    _learned("dbk-rbf", parts.deep_basis, step=_DPPGP),
-    _learned("dbk-silu", parts.dense_basis, step=_DPPGP),
-    _learned("pp-dkl", parts.deep_basis, step=PerBatch(objectives.ppgp), diagonal=NystromDiagonal),
+    _learned(
+        "field",
+        parts.field_basis,
+        fit=partial(FieldFit),
+        assemble=FieldParameters,
+        start_tensors=FittedField.start_tensors,
+        restore=FittedField.restored,
+    ),
+    _learned("dbk-rbf", parts.deep_basis, fit=_DPPGP),
+    _learned("dbk-silu", parts.dense_basis, fit=_DPPGP),
+    _learned(
+        "pp-dkl",
+        parts.deep_basis,
+        fit=partial(PerBatch, objective=objectives.ppgp),
+        diagonal=NystromDiagonal,
+    ),
     _sparse("sv-dkl", parts.deep_basis),
     _sparse("sv-rbf", parts.plain_basis),
     _learned(
         "sv-dbk",
         parts.dense_basis,
-        step=PerBatch(objectives.corrected_elbo),
+        fit=partial(PerBatch, objective=objectives.corrected_elbo),
         diagonal=VarianceCorrection,
-        student=StudentPerBatch(objectives.batch_correction),
+        student=partial(StudentPerBatch, missed=objectives.batch_correction),
     ),
-    _learned("vbll", parts.dense_basis, step=_ELBO, student=_STUDENT_ELBO),
-    _closed("dbk-exact", parts.dense_basis, step=_CORRECTED_MLL, diagonal=VarianceCorrection),
-    _closed("dbk-exact-rbf", parts.deep_basis, step=_CORRECTED_MLL, diagonal=VarianceCorrection),
-    _closed("dbk-mml", parts.dense_basis, step=_MLL),
+    _learned("vbll", parts.dense_basis, fit=_ELBO, student=_STUDENT_ELBO),
+    _closed("dbk-exact", parts.dense_basis, fit=_CORRECTED_MLL, diagonal=VarianceCorrection),
+    _closed("dbk-exact-rbf", parts.deep_basis, fit=_CORRECTED_MLL, diagonal=VarianceCorrection),
+    _closed("dbk-mml", parts.dense_basis, fit=_MLL),
     _collapsed("sgp", parts.plain_basis),
     _collapsed("sdkl", parts.deep_basis),
-    ModelSpec("dnn", parts.network_basis, PointPosterior, _MSE, noise=ValidationNoise),
-    _kernel("nystrom-mixed", _MIXED, step=_MAP),
-    _kernel("nystrom-mixed-dtc", _MIXED, step=_MAP, diagonal=PredictiveDiagonal),
-    _kernel("nystrom-mixed-fitc", _MIXED, step=_FITC_MAP, diagonal=NystromDiagonal),
-    _kernel("nngp", _ERF, step=_EVIDENCE),
-    _kernel("nngp-relu", parts.anchored(parts.network_kernel("relu")), step=_EVIDENCE),
+    ModelSpec(
+        "dnn",
+        parts.network_basis,
+        PointPosterior,
+        partial(PerBatch, objective=objectives.squared_error),
+        noise=ValidationNoise,
+    ),
+    _kernel("nystrom-mixed", _MIXED, fit=_MAP),
+    _kernel("nystrom-mixed-dtc", _MIXED, fit=_MAP, diagonal=PredictiveDiagonal),
+    _kernel("nystrom-mixed-fitc", _MIXED, fit=_FITC_MAP, diagonal=NystromDiagonal),
+    _kernel("nngp", _ERF, fit=_EVIDENCE),
+    _kernel("nngp-relu", parts.anchored(parts.network_kernel("relu")), fit=_EVIDENCE),
     _kernel(
         "t-process",
         _SCALED_ERF,
-        step=AnchorEvidence(scales.student_log_marginal_likelihood),
+        fit=partial(scales.ScaleMixtureFit, objective=scales.student_log_marginal_likelihood),
         assemble=scales.StudentProcess,
     ),
     _learned(
         "sv-t-process",
         _SCALED_ERF,
-        step=PerBatch(scales.scaled_elbo),
+        fit=partial(scales.VariationalStudentFit),
         diagonal=NystromDiagonal,
         assemble=scales.VariationalStudentProcess,
     ),
@@ -143,19 +189,19 @@ _ROWS = (
     _learned(
         "cox",
         parts.dense_basis,
-        step=PerBatch(objectives.poisson_elbo, combines=False),
+        fit=partial(PerBatch, objective=objectives.poisson_elbo, combines=False),
         assemble=CoxGP,
     ),
     _learned(
         "cox-nb",
         parts.dense_basis,
-        step=PerBatch(objectives.negative_binomial_elbo, combines=False),
+        fit=partial(PerBatch, objective=objectives.negative_binomial_elbo, combines=False),
         assemble=partial(CoxGP, law=Dispersion),
     ),
     _kernel(
         "burr-process",
         _SCALED_ERF,
-        step=AnchorEvidence(scales.burr_log_marginal_likelihood),
+        fit=partial(scales.ScaleMixtureFit, objective=scales.burr_log_marginal_likelihood),
         assemble=scales.BurrProcess,
     ),
 )
@@ -166,7 +212,7 @@ CATALOGUE: dict[str, ModelSpec] = {row.name: row for row in _ROWS}
 _classes = partial(
     ModelSpec,
     posterior=VariationalPosterior,
-    step=DrawnBatch(),
+    fit=partial(DrawnBatch),
     noise=logit_noise,
     assemble=ClassProcess,
 )
@@ -174,8 +220,7 @@ _softmax = partial(
     _classes,
     basis=parts.last_layer_basis,
     posterior=LastLayerPosterior,
-    # Rows with equal inputs can have different classes.
-    step=PerBatch(softmax_cross_entropy, combines=False),
+    fit=partial(softmax.SoftmaxFit),
 )
 
 _CLASS_ROWS = (

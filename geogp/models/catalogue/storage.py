@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from geogp.errors import DataError, RequestError
-from geogp.models.catalogue.build import CATALOGUE, CLASS_CATALOGUE, build
+from geogp.models.catalogue.build import CATALOGUE, CLASS_CATALOGUE, build, find_spec
 from geogp.models.numerics.precision import precision
 from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.models.options import DOUBLE
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.lowrank import LowRankProcess
+from geogp.models.process.model import Model
 
 FORMAT = "geogp-model-2"
 """Version of the file layout; files with other versions are refused."""
@@ -44,17 +44,15 @@ def _check_sizes(architecture: Architecture, tensors: dict[str, Tensor]) -> None
     """Refuse sizes that need far more numbers than the file contains, before using memory."""
     d, h, r = architecture.d, architecture.h, architecture.r
     largest = max(r * r, r * h, (architecture.blocks + 1) * h * h, d * max(h, r))
-    held = sum(value.numel() for value in tensors.values())
-    if largest > 4 * held + SLACK or architecture.blocks > len(tensors):
+    stored = sum(value.numel() for value in tensors.values())
+    if largest > 4 * stored + SLACK or architecture.blocks > len(tensors):
         raise ValueError(
             f"sizes d {d}, h {h}, r {r}, blocks {architecture.blocks} are too large for the "
-            f"{held:,} numbers in the file"
+            f"{stored:,} numbers in the file"
         )
 
 
-def save_model(
-    model: LowRankProcess, path: Path | str, context: dict[str, Any] | None = None
-) -> None:
+def save_model(model: Model, path: Path | str, context: dict[str, Any] | None = None) -> None:
     """Save a model with its catalogue name, sizes and a `context`.
 
     Raises RequestError if JSON cannot represent the context, and OutputError as `write_tensors`.
@@ -64,7 +62,7 @@ def save_model(
 
 
 def save_models(
-    models: Sequence[LowRankProcess], path: Path | str, context: dict[str, Any] | None = None
+    models: Sequence[Model], path: Path | str, context: dict[str, Any] | None = None
 ) -> None:
     """Save the members of an ensemble, which differ only in their tensors; see `save_model`."""
     described = {**_described(models[0], context), "members": len(models)}
@@ -77,7 +75,7 @@ def save_models(
         write_tensors(Path(path), tensors, described)
 
 
-def _described(model: LowRankProcess, context: dict[str, Any] | None) -> dict[str, Any]:
+def _described(model: Model, context: dict[str, Any] | None) -> dict[str, Any]:
     try:
         json.dumps(context or {}, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -90,7 +88,7 @@ def _described(model: LowRankProcess, context: dict[str, Any] | None) -> dict[st
     }
 
 
-def load_model(path: Path | str) -> tuple[LowRankProcess, dict[str, Any]]:
+def load_model(path: Path | str) -> tuple[Model, dict[str, Any]]:
     """Load a model and its context from a file written by `save_model`; see `load_models`."""
     models, context = load_models(path)
     if len(models) > 1:
@@ -98,7 +96,7 @@ def load_model(path: Path | str) -> tuple[LowRankProcess, dict[str, Any]]:
     return models[0], context
 
 
-def load_models(path: Path | str) -> tuple[list[LowRankProcess], dict[str, Any]]:
+def load_models(path: Path | str) -> tuple[list[Model], dict[str, Any]]:
     """Load the members of an ensemble, or a single model, and their context.
 
     Raises DataError if the file is damaged, edited or from another version, if the model is
@@ -132,19 +130,17 @@ def load_models(path: Path | str) -> tuple[list[LowRankProcess], dict[str, Any]]
     return models, context
 
 
-def _filled(
-    tensors: dict[str, Tensor], described: dict[str, Any], path: Path | str
-) -> LowRankProcess:
+def _filled(tensors: dict[str, Tensor], described: dict[str, Any], path: Path | str) -> Model:
     """Return the model with the given tensors; raise the errors of `load_models`."""
     _check_finite(tensors, path)
     try:
         architecture = Architecture(**described["architecture"])
         _check_sizes(architecture, tensors)
-        model = build(described["model"], architecture, None)
-        own = model.state_dict()
+        spec, process = find_spec(described["model"]), build(described["model"], architecture, None)
+        start = spec.start_tensors(process)
         lacking = (g for g in ADDED_TENSORS if not any(name.startswith(g) for name in tensors))
-        added = {name: own[name] for g in lacking for name in own if name.startswith(g)}
-        model.load_state_dict(added | tensors)
+        added = {name: start[name] for g in lacking for name in start if name.startswith(g)}
+        model = spec.restore(process, added | tensors)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         message = str(error)[:MAX_MESSAGE_CHARACTERS]  # torch lists every unexpected tensor
         raise DataError(f"the tensors in {path} do not fit its model: {message}.") from error

@@ -1,4 +1,4 @@
-"""Arrays of rows in the field model: stored rows, terms of rows, and whitened blocks."""
+"""Arrays of rows in the field model: near rows, terms of rows, and whitened blocks."""
 
 import math
 from collections.abc import Sequence
@@ -7,60 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.linalg import solve_triangular
 
 from geogp.models.field.vecchia import NO_ROW, Indices, Sites, factor_of
 from geogp.models.numerics.devices import on_device
-from geogp.models.process.lowrank import Rows
 
 Shapes = Sequence[tuple[int, ...]]
-
-
-class HeldRows(nn.Module):
-    """The training rows, grouped by place; they are part of the saved model.
-
-    `x` are scaled inputs, `y` standardised targets, and `counts` (n, 2) tests and devices.
-    """
-
-    x: Tensor
-    y: Tensor
-    counts: Tensor
-
-    def __init__(self, d: int, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.register_buffer("x", torch.zeros(0, d, dtype=dtype))
-        self.register_buffer("y", torch.zeros(0, dtype=torch.float64))
-        self.register_buffer("counts", torch.zeros(0, 2, dtype=torch.float64))
-        self._times: tuple[Tensor, Tensor, Tensor] | None = None
-
-    @property
-    def times(self) -> tuple[Tensor, Tensor]:
-        """The first and the last time, column 2 of `x`, which must not be changed in place."""
-        if self._times is None or self._times[0] is not self.x:
-            self._times = self.x, *self.x[:, 2].aminmax()
-        return self._times[1:]
-
-    def keep_rows(self, rows: Rows) -> None:
-        """Store rows."""
-        self.x, self.y = rows.x, rows.y.double()
-        self.counts = rows.counts
-
-    def as_rows(self) -> Rows:
-        """Return the rows."""
-        return Rows(self.x, self.y, self.counts)
-
-    def _load_from_state_dict(self, state: Any, prefix: str, *others: Any) -> None:
-        # The number of rows is only known from the file.
-        for name in ("x", "y", "counts"):
-            own, found = getattr(self, name), state.get(prefix + name)
-            if found is not None and found.shape[1:] == own.shape[1:]:
-                setattr(self, name, own.new_zeros(found.shape))
-        super()._load_from_state_dict(state, prefix, *others)
-        sizes = {len(self.x), len(self.y), len(self.counts)}
-        if len(sizes) > 1 or not bool((self.counts >= 1).all()):
-            raise ValueError(f"expected rows of one number, with counts above 0, found {sizes}")
 
 
 class RowTerms(NamedTuple):
@@ -88,15 +42,6 @@ class Block(NamedTuple):
     residual: Tensor
     spread: Tensor
     log_scale: Tensor
-
-
-def with_providers(points: Tensor, marks: Tensor) -> Tensor:
-    """Return points (..., k) with the number of the provider, from 1, as the last column.
-
-    The columns of `marks` (..., providers) are above 0 in the rows of one provider each.
-    """
-    numbers = torch.arange(1.0, marks.shape[-1] + 1, dtype=points.dtype, device=points.device)
-    return torch.cat([points, ((marks > 0) * numbers).sum(-1, keepdim=True)], -1)
 
 
 class NearRows(NamedTuple):

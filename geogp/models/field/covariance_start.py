@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy
@@ -14,14 +13,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from geogp.errors import NumericalError
+from geogp.models.field.conditioning import block_at, rows_at
+from geogp.models.field.parameters import FieldParameters, numpy_of
+from geogp.models.field.rows import FieldRows
 from geogp.models.field.tile_process import ROUGH, Form
 from geogp.models.field.vecchia import spacing, time_step
 from geogp.models.fitting.optimisers import LBFGS
 from geogp.models.numerics.devices import on_device
 from geogp.models.process.matern import LEAST_SMOOTHNESS
-
-if TYPE_CHECKING:
-    from geogp.models.field.network import FieldNetwork
 
 LEAST_ROWS = 300
 """With fewer rows, nothing changes: they tell too little about the noise."""
@@ -98,7 +97,7 @@ class Start:
     smoothness: float = ROUGH
 
 
-def start_covariance(model: "FieldNetwork", seed: int) -> None:
+def start_covariance(parameters: FieldParameters, rows: FieldRows, seed: int) -> None:
     """Set covariance and noise of precise measurements before the first training step.
 
     The usual start values suit noisy measurements, and gradient descent changes them slowly. So the
@@ -110,18 +109,18 @@ def start_covariance(model: "FieldNetwork", seed: int) -> None:
     `LEAST_ROWS` rows, if many rows are copies (see `MOST_COPIES`), or if there are covariates,
     whose effect this likelihood does not know.
     """
-    model.tiles.take_form(model.tiles.form.nothing())
-    if model.architecture.used_covariates or len(model.rows.y) < LEAST_ROWS:
+    parameters.tiles.take_form(parameters.tiles.form.nothing())
+    if parameters.architecture.used_covariates or len(rows) < LEAST_ROWS:
         return
-    rows = torch.cat([model.points(model.rows.x), model.rows.y[:, None]], 1)
-    if len(torch.unique(rows, dim=0)) < (1 - MOST_COPIES) * len(rows):
+    values = torch.cat([rows.points, rows.y[:, None]], 1)
+    if len(torch.unique(values, dim=0)) < (1 - MOST_COPIES) * len(rows):
         return
-    sample = _Sample(model, seed)
+    sample = _Sample(parameters, rows, seed)
     best = min(sample.starts(), key=sample.compared)
     if best.noise == NOISE[0]:
-        sample.usual.set(model)
+        sample.usual.set(parameters)
         return
-    with _others_fixed(model):
+    with _others_fixed(parameters):
         sample.take(best)
         chosen = sample.usual
         for smoothness in SMOOTHNESS:
@@ -131,15 +130,17 @@ def start_covariance(model: "FieldNetwork", seed: int) -> None:
             chosen = found
         if chosen.loss < UNDEFINED and not chosen.is_smooth_in_space:
             chosen = sample.any_smoothness(best, chosen)
-    (chosen if chosen.loss < UNDEFINED else sample.usual).set(model)
-    model.zero_grad(set_to_none=True)
+    (chosen if chosen.loss < UNDEFINED else sample.usual).set(parameters)
+    parameters.zero_grad(set_to_none=True)
 
 
 @contextmanager
-def _others_fixed(model: "FieldNetwork") -> Iterator[None]:
+def _others_fixed(parameters: FieldParameters) -> Iterator[None]:
     """Compute no gradients of the other parameters, which saves half of the time."""
-    own = {id(parameter) for parameter in _parameters(model)}
-    others = [value for value in model.parameters() if id(value) not in own and value.requires_grad]
+    own = {id(value) for value in _covariance(parameters)}
+    others = [
+        value for value in parameters.parameters() if id(value) not in own and value.requires_grad
+    ]
     for value in others:
         value.requires_grad = False
     try:
@@ -149,17 +150,18 @@ def _others_fixed(model: "FieldNetwork") -> Iterator[None]:
             value.requires_grad = True
 
 
-def _parameters(model: "FieldNetwork") -> list[torch.nn.Parameter]:
-    tiles, law = model.tiles, model.law
+def _covariance(parameters: FieldParameters) -> list[torch.nn.Parameter]:
+    """Return the parameters of covariance and noise."""
+    tiles, law = parameters.tiles, parameters.law
     return [
         *(tiles.log_sills, tiles.log_ranges, tiles.log_memories, law.log_floor, law.log_single),
-        *(law.log_decays, law.gain, law.log_gain_decays, model.mean_constant),
+        *(law.log_decays, law.gain, law.log_gain_decays, parameters.mean_constant),
     ]
 
 
 @dataclass(frozen=True)
 class _Values:
-    """Values of `_parameters`, the form of the covariance, and the loss."""
+    """Values of `_covariance`, the form of the covariance, and the loss."""
 
     values: list[Tensor]
     form: Form
@@ -176,39 +178,39 @@ class _Values:
         return self.form.separable and float(self.form.smoothness) > ROUGH
 
     @classmethod
-    def of(cls, model: "FieldNetwork", loss: float = math.inf) -> "_Values":
-        """Return the present values of a model."""
-        values = [value.detach().clone() for value in _parameters(model)]
-        return cls(values, model.tiles.form.detached(), loss)
+    def of(cls, parameters: FieldParameters, loss: float = math.inf) -> "_Values":
+        """Return the present values."""
+        values = [value.detach().clone() for value in _covariance(parameters)]
+        return cls(values, parameters.tiles.form.detached(), loss)
 
-    def set(self, model: "FieldNetwork") -> None:
-        """Give a model these values."""
+    def set(self, parameters: FieldParameters) -> None:
+        """Give the parameters these values."""
         with torch.no_grad():
-            for parameter, value in zip(_parameters(model), self.values, strict=True):
+            for parameter, value in zip(_covariance(parameters), self.values, strict=True):
                 parameter.copy_(value)
-        model.tiles.take_form(self.form)
+        parameters.tiles.take_form(self.form)
 
 
 class _Sample:
-    """Rows at randomly drawn places of a model, and their likelihood."""
+    """Rows at randomly drawn places, and their likelihood."""
 
-    def __init__(self, model: "FieldNetwork", seed: int) -> None:
-        self.model = model
+    def __init__(self, parameters: FieldParameters, rows: FieldRows, seed: int) -> None:
+        self.parameters, self.rows = parameters, rows
         random = np.random.default_rng([seed, 5])
-        sites = model.sites.sites
+        sites = rows.sites
         order = random.permutation(len(sites))
-        rows = np.cumsum(sites.count[order])
-        few, some, many = np.searchsorted(rows, SAMPLES) + 1
+        few, some, many = np.searchsorted(np.cumsum(sites.count[order]), SAMPLES) + 1
         ends = few, min(some, MOST_PLACES), many
         self.few, self.some, self.many = (torch.as_tensor(np.sort(order[:end])) for end in ends)
         self.n = int(sites.count[self.some.numpy()].sum())
         places = np.unique(sites.centre[:, :2], axis=0)
         self.spacing = spacing(places, random.permutation(len(places))[:MOST_PLACES])
-        points = model.points(model.rows.x).cpu().numpy()
+        points = numpy_of(rows.points)
         place = np.unique(points[:, :2], axis=0, return_inverse=True)[1].reshape(-1)
         self.step = time_step(place, points[:, 2])
-        self.usual = _Values.of(model)
-        self.no_weights = model.posterior.m.new_zeros(model.basis.rank, 0).detach()
+        self.usual = _Values.of(parameters)
+        rank = parameters.basis.rank
+        self.no_weights = parameters.posterior.m.new_zeros(rank, 0).detach()
 
     def starts(self) -> Iterator[Start]:
         """Yield the starts to compare."""
@@ -228,9 +230,9 @@ class _Sample:
             return UNDEFINED
 
     def take(self, start: Start) -> None:
-        """Set the model to a start."""
-        self.usual.set(self.model)
-        tiles, law = self.model.tiles, self.model.law
+        """Set the parameters to a start."""
+        self.usual.set(self.parameters)
+        tiles, law = self.parameters.tiles, self.parameters.law
         with torch.no_grad():
             nugget = tiles.log_sills[2:].exp().sum() + law.log_floor.exp() + law.log_single.exp()
             shared = tiles.log_sills[:2].exp().sum()
@@ -242,18 +244,18 @@ class _Sample:
             tiles.log_ranges.copy_(ranges.log())
             if start.memory is not None:
                 tiles.log_memories[0] = math.log(start.memory)
-                powers = torch.tensor(POWERS, dtype=torch.float64, device=self.model.device)
+                powers = torch.tensor(POWERS, dtype=torch.float64, device=self.parameters.device)
                 tiles.take_form(replace(tiles.form, powers=powers))
             nu = torch.full_like(tiles.form.smoothness, start.smoothness)
             tiles.take_form(replace(tiles.form, smoothness=nu))
 
     def fit(self, smoothness: float) -> _Values:
-        """Maximise the likelihood for one smoothness, starting at the values that the model has."""
-        model, before = self.model, self.model.tiles.form.detached()
+        """Maximise the likelihood for one smoothness, starting at the present values."""
+        parameters, before = self.parameters, self.parameters.tiles.form.detached()
         stretch = torch.where(before.stretch == 0, SOME_STRETCH, before.stretch).requires_grad_()
         logits = before.powers.logit().requires_grad_()
         nu = torch.full_like(before.smoothness, smoothness)
-        free: list[Tensor] = [*_parameters(model), stretch]
+        free: list[Tensor] = [*_covariance(parameters), stretch]
         if not before.separable:
             free.append(logits)
         centres = [value.detach().clone() for value in free]
@@ -261,7 +263,7 @@ class _Sample:
 
         def loss() -> Tensor:
             powers = before.powers if before.separable else logits.sigmoid()
-            model.tiles.take_form(Form(stretch, powers, nu))
+            parameters.tiles.take_form(Form(stretch, powers, nu))
             away = [
                 ((value - centre) / (STRETCH_SD if value is stretch else PRIOR_SD))
                 .double()
@@ -283,7 +285,7 @@ class _Sample:
             return float(found.detach())
 
         optimiser.step(closure)
-        return _Values.of(model, closure())
+        return _Values.of(parameters, closure())
 
     def any_smoothness(self, best: Start, other: _Values) -> _Values:
         """Maximise the likelihood of the largest sample over the smoothness too.
@@ -295,14 +297,14 @@ class _Sample:
         for smoothness, noise in SMOOTHER:
             self.take(replace(best, smoothness=smoothness, noise=noise * best.noise))
             found.append(self.maximum(self.some))
-        min(found, key=lambda values: values.loss).set(self.model)
+        min(found, key=lambda values: values.loss).set(self.parameters)
         largest = self.maximum(self.many)
         return largest if largest.loss < UNDEFINED else other
 
     def maximum(self, sites: Tensor) -> _Values:
-        """Maximise the likelihood of places, starting at the values that the model has."""
-        free = _FreeValues(self.model)
-        n = int(self.model.sites.sites.count[sites.numpy()].sum())
+        """Maximise the likelihood of places, starting at the present values."""
+        free = _FreeValues(self.parameters)
+        n = int(self.rows.sites.count[sites.numpy()].sum())
 
         def loss(away: Floats) -> tuple[float, Floats]:
             free.move(away)
@@ -322,38 +324,38 @@ class _Sample:
             bounds=[(-MOST_AWAY, MOST_AWAY)] * free.number,
             options={"maxiter": MORE_ITERATIONS, "maxcor": 20, "ftol": TOLERANCE},
         )
-        return _Values.of(self.model, loss(best.x)[0])
+        return _Values.of(self.parameters, loss(best.x)[0])
 
     def _loss(self, sites: Tensor) -> Tensor:
         """Return the negative log likelihood of the rows at places, per row."""
-        model = self.model
-        total = torch.zeros((), dtype=torch.float64, device=model.device)
-        for part in sites.split(PLACES_AT_ONCE):
-            block = model.block_at(model.rows_at(part), self.no_weights)
+        parameters, rows = self.parameters, self.rows
+        total = torch.zeros((), dtype=torch.float64, device=parameters.device)
+        for places in sites.split(PLACES_AT_ONCE):
+            block = block_at(parameters, rows, rows_at(rows, places), self.no_weights)
             total = total + block.residual.square().sum() / 2 + block.log_scale
-        return total / int(model.sites.sites.count[sites.numpy()].sum())
+        return total / int(rows.sites.count[sites.numpy()].sum())
 
 
 class _FreeValues:
     """The values that maximise the likelihood, as coordinates with standard deviation 1 in a prior.
 
-    The coordinates are 0 at the present values of the model. The last one moves all parts of the
-    noise together, because their sum falls more slowly if each part falls alone.
+    The coordinates are 0 at the present values. The last one moves all parts of the noise together,
+    because their sum falls more slowly if each part falls alone.
     """
 
-    def __init__(self, model: "FieldNetwork") -> None:
-        self.model, form = model, model.tiles.form.detached()
+    def __init__(self, parameters: FieldParameters) -> None:
+        self.process, form = parameters.tiles, parameters.tiles.form.detached()
         self.form, self.span = form, SMOOTH - LEAST_SMOOTHNESS
         share = ((form.smoothness - LEAST_SMOOTHNESS) / self.span).clamp(max=MOST_SHARE)
         stretch = torch.where(form.stretch == 0, SOME_STRETCH, form.stretch)
         self.parts = [
             part.requires_grad_() for part in (stretch, share.logit(), form.powers.logit())
         ]
-        self.tensors = [*_parameters(model), *self.parts[: 2 if form.separable else 3]]
+        self.tensors = [*_covariance(parameters), *self.parts[: 2 if form.separable else 3]]
         flat = [value.detach().double().reshape(-1) for value in self.tensors]
         self.start, self.sizes = torch.cat(flat), [len(part) for part in flat]
         sd = [torch.full_like(part, PRIOR_SD) for part in flat]
-        sd[len(_parameters(model))].fill_(STRETCH_SD)
+        sd[len(_covariance(parameters))].fill_(STRETCH_SD)
         noise = [torch.zeros_like(part) for part in flat]
         for part in (noise[0][2:], noise[3], noise[4]):
             part.fill_(PRIOR_SD)
@@ -361,7 +363,7 @@ class _FreeValues:
         self.number = len(self.steps)
 
     def move(self, away: Floats) -> None:
-        """Give the model the values at coordinates (`number`,)."""
+        """Set the values at coordinates (`number`,)."""
         at = self.start + on_device(away, self.start.device) @ self.steps
         with torch.no_grad():
             for value, part in zip(self.tensors, at.split(self.sizes), strict=True):
@@ -370,11 +372,11 @@ class _FreeValues:
         stretch, smooth, powers = self.parts
         nu = LEAST_SMOOTHNESS + self.span * smooth.sigmoid()
         powers = self.form.powers if self.form.separable else powers.sigmoid()
-        self.model.tiles.take_form(Form(stretch, powers, nu))
+        self.process.take_form(Form(stretch, powers, nu))
 
     def gradient(self) -> Floats:
         """Return the gradient by the coordinates, (`number`,)."""
         parts = [value.grad for value in self.tensors if value.grad is not None]
         by_values = torch.cat([part.double().reshape(-1) for part in parts])
-        found: Floats = (self.steps @ by_values).cpu().numpy()
-        return found
+        gradient: Floats = (self.steps @ by_values).cpu().numpy()
+        return gradient

@@ -11,8 +11,7 @@ correlation of range L, given its value at a distance of d - d0. c is the correl
 / L), approximated from `KNOTS` points with c(x, x) = 1. Changes between quarters do not contain δ.
 """
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,16 +20,20 @@ from scipy import sparse
 from scipy.spatial.distance import cdist
 from torch import Tensor
 
-from geogp.distributions.prediction import Prediction
+from geogp.models.field.parameters import FieldParameters
+from geogp.models.field.rows import FieldRows
 from geogp.models.process.placement import farthest_points
-
-if TYPE_CHECKING:
-    from geogp.models.field.network import FieldNetwork
 
 Floats = NDArray[np.float64]
 
-NEAR_KM, RANGE_KM, SHARE = 2.0, 130.0, 0.135
-"""d0, L and τ² / (variance of the target), fitted in `benchmarks/answers/far_from_data.py`."""
+NEAR_KM = 2.0
+"""d0, fitted in `benchmarks/answers/far_from_data.py`, as `RANGE_KM` and `SHARE`."""
+
+RANGE_KM = 130.0
+"""L, in km."""
+
+SHARE = 0.135
+"""τ² divided by the variance of the target."""
 
 KNOTS = 64
 """Largest number of points from which correlations of δ are approximated."""
@@ -39,15 +42,14 @@ TINY = 1e-12
 """Eigenvalues and correlations below this value count as this value."""
 
 
-def with_far_level(model: "FieldNetwork", x: Tensor, found: Prediction) -> Prediction:
-    """Return a prediction of the level at scaled inputs, with the variance of δ added."""
-    variance = float(model.y_sd) ** 2 * far_share(_distance(model, x)[1])
-    return replace(found, function_variance=found.function_variance + variance)
+def far_variance(parameters: FieldParameters, rows: FieldRows, x: Tensor) -> Floats:
+    """Return the variance of δ at scaled inputs, (n,), in the target's squared unit."""
+    return float(parameters.y_sd) ** 2 * far_share(_distance(parameters, rows, x)[1])
 
 
-def far_level(model: "FieldNetwork", x: Tensor) -> Any:
+def far_level(parameters: FieldParameters, rows: FieldRows, x: Tensor) -> Any:
     """Return sparse R (n, q), R R' the covariance of δ at scaled inputs, in the target's unit."""
-    return float(model.y_sd) * far_factor(*_distance(model, x))
+    return float(parameters.y_sd) * far_factor(*_distance(parameters, rows, x))
 
 
 def far_share(distance: Floats) -> Floats:
@@ -76,12 +78,12 @@ def far_factor(places: Floats, distance: Floats) -> Any:
     return sparse.csr_array((values.ravel(), columns, starts), shape=(len(places), len(knots)))
 
 
-def _distance(model: "FieldNetwork", x: Tensor) -> tuple[Floats, Floats]:
+def _distance(parameters: FieldParameters, rows: FieldRows, x: Tensor) -> tuple[Floats, Floats]:
     """Return scaled inputs as places (n, 2), and their distance to the nearest row, in km.
 
     For precise data the distance is 0, because their covariance is known well far from rows.
     """
-    places = model.points(x)[:, :2].cpu().numpy()
-    if model.is_precise():
+    places = parameters.points(x)[:, :2].cpu().numpy()
+    if parameters.is_precise():
         return places, np.zeros(len(places))
-    return places, np.asarray(model.sites.places.query(places)[0])
+    return places, np.asarray(rows.near.places.query(places)[0])

@@ -1,7 +1,7 @@
 """Small networks that predict a measurement from summaries of the measurements near it."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,11 +17,11 @@ from geogp.models.field.near_summaries import (
     ROWS_AT_ONCE,
     SUMMARIES,
     Indices,
+    TileSums,
     folds,
     is_single,
-    left_out_summaries,
-    near_summaries,
 )
+from geogp.models.field.parameters import FieldParameters
 from geogp.models.field.predictive_law import (
     MIN_SPREAD,
     NO_EFFECT,
@@ -33,11 +33,6 @@ from geogp.models.field.predictive_law import (
 )
 from geogp.models.fitting.optimisers import AdamW
 from geogp.models.numerics.threads import chunks, in_threads, threads_of
-
-if TYPE_CHECKING:
-    from geogp.models.field.left_out import LeftOutRows
-    from geogp.models.field.network import FieldNetwork
-    from geogp.models.field.stored_process import FieldProcess
 
 Floats = NDArray[np.float64]
 
@@ -87,7 +82,7 @@ class NearNetworks(nn.Module):
     these rows as it predicts new rows. The loss is the negative log density of a Student t
     distribution with 5 degrees of freedom, scaled to the variance sd².
 
-    `inputs`: number of scaled inputs. The weights are buffers, because the steps of `FieldNetwork`
+    `inputs`: number of scaled inputs. The weights are buffers, because the steps of `FieldFit`
     do not train them.
     """
 
@@ -238,31 +233,6 @@ def _pair(found: Tensor) -> tuple[Floats, Floats]:
     return mean, log_sd
 
 
-def learn_networks(
-    model: "FieldNetwork", groups: Indices, inside: "LeftOutRows", outside: "LeftOutRows"
-) -> tuple[Floats, Floats] | None:
-    """Fit the networks; return their predictions of the rows inside and outside the fit.
-
-    The result has means and log standard deviations. It is None if there are few rows, if there are
-    several providers, or if the measurements are precise.
-    """
-    few = len(groups) < LEAST_ROWS or len(np.unique(groups)) < 2 * MEMBERS
-    # The networks do not know which of the near rows are the provider's own.
-    few |= model.architecture.used_providers > 0
-    if few or model.is_precise():
-        return None
-    rows, seed = model.rows, int(model.order_seed)
-    source = model.measurements(rows.x, rows.counts, rows.y)
-    summaries = left_out_summaries(near_summaries, source, groups, seed)
-    inputs = model.network_inputs(rows.x, rows.counts, summaries)
-    found = model.networks.fit(inputs, rows.y, groups, seed)
-    assert inside.numbers is not None, "rows inside the fit are stored rows"
-    at = inside.numbers.cpu().numpy()
-    others = network_predictions(model, outside.rows.x, [outside.rows.counts])[0]
-    mean, log_sd = (np.concatenate([a[at], b]) for a, b in zip(found, others, strict=True))
-    return mean, log_sd
-
-
 def law_and_share(
     seen: Errors, groups: Indices, law: PredictiveLaw, predicted: tuple[Floats, Floats] | None
 ) -> tuple[PredictiveLaw, float]:
@@ -290,17 +260,24 @@ def law_and_share(
     return of_networks, max(SHARES, key=objective)
 
 
-def network_predictions(model: "FieldProcess", x: Tensor, counts: Sequence[Tensor]) -> Floats:
+def network_predictions(
+    parameters: FieldParameters,
+    networks: NearNetworks,
+    sums: TileSums,
+    x: Tensor,
+    counts: Sequence[Tensor],
+) -> Floats:
     """Return the networks' means and log standard deviations at scaled inputs, (k, 2, n).
 
-    `counts` are k arrays of counts, (n, 2) each. The target is standardised.
+    `sums` are those of the rows, and `counts` are k arrays of counts, (n, 2) each. The target is
+    standardised.
     """
-    sums = model.sums
 
-    def predicted(part: slice) -> Floats:
-        near = sums.summaries(model.measurements(x[part], counts[0][part]))
-        inputs = (model.network_inputs(x[part], one[part], near) for one in counts)
-        return np.array([model.networks(at) for at in inputs])
+    def predicted(chunk: slice) -> Floats:
+        near = sums.summaries(parameters.measurements(x[chunk], counts[0][chunk]))
+        return np.array(
+            [networks(parameters.network_inputs(x[chunk], one[chunk], near)) for one in counts]
+        )
 
-    parts = in_threads(predicted, chunks(len(x), ROWS_AT_ONCE), model.device)
-    return np.concatenate(list(parts), axis=2)
+    chunks_of_rows = in_threads(predicted, chunks(len(x), ROWS_AT_ONCE), parameters.device)
+    return np.concatenate(list(chunks_of_rows), axis=2)

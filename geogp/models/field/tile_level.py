@@ -3,22 +3,20 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from geogp.errors import RequestError
+from geogp.models.field.conditioning import blocks_at_once
 from geogp.models.field.far_level import far_level
+from geogp.models.field.fitted import FittedField
 from geogp.models.field.level_drift import drift_factor
-from geogp.models.field.near_rows import (
-    PATCH,
-    Conditionals,
-    WeightPosterior,
-    with_counts,
-)
+from geogp.models.field.near_cache import Conditionals
+from geogp.models.field.near_rows import PATCH
+from geogp.models.field.parameters import WeightPosterior
 from geogp.models.field.tile_sequence import TileSequence, tile_sequence
 from geogp.models.field.vecchia import PREDICTION_ROWS
 from geogp.models.joint.level import (
@@ -28,14 +26,13 @@ from geogp.models.joint.level import (
     Weights,
     batches,
     gathered,
+    level_of,
     rows_times,
 )
 from geogp.models.numerics.devices import CHUNK
-from geogp.models.numerics.threads import chunks, in_threads, threads_of
+from geogp.models.numerics.threads import chunks, in_threads, one_core_each, threads_of
 from geogp.models.process.memory import check_level
-
-if TYPE_CHECKING:
-    from geogp.models.field.network import FieldNetwork
+from geogp.models.process.rows import Rows
 
 Floats = NDArray[np.float64]
 
@@ -59,7 +56,7 @@ class TileLevel(JointLevel):
     `near`: the predictions of single tiles in the map, if means and variances equal these.
     """
 
-    model: "FieldNetwork"
+    model: FittedField
     tiles: TileSequence
     shared: Floats
     unseen: Any
@@ -80,7 +77,8 @@ class TileLevel(JointLevel):
     @property
     def local(self) -> LocalCovariance:
         """K as in `low_rank`; it does not keep the rest of the level in memory."""
-        points = self.model.points(self.model.scaled(self.x))
+        parameters = self.model.parameters
+        points = parameters.points(parameters.scaled(self.x))
         factor, scale = self.factor, float(self.model.y_sd) ** 2
         tiles = replace(self.tiles, low=np.empty((len(self), 0)))
 
@@ -94,32 +92,33 @@ class TileLevel(JointLevel):
 
     def measured(self, tests: Floats | float, devices: Floats | float | None = None) -> Self:
         """Return the distribution of measurements; see `JointLevel.measured`."""
-        model, x = self.model, self.model.scaled(self.x)
+        model, parameters = self.model, self.model.parameters
+        x = parameters.scaled(self.x)
+        counts, inside = parameters.counts_of(tests, devices, len(x)), model.within(x)
         if self.near is not None:
-            counts = model.counts_of(tests, devices, len(x))
-            near = with_counts(model, self.near, x, counts)
-            asked = model.predict_scaled(x, counts, near=near)
-            factor = np.sqrt(asked.function_variance / self._alone)
-            noise = asked.noise_variance
-            return replace(self, mean=asked.mean, factor=factor, noise_variance=noise)
-        counts = model.counts_of(tests, devices, len(x))
-        shift = (model.law.shift(counts) - model.law.shift(model.endless(1))).detach()
-        parts = zip(x.split(CHUNK), counts.split(CHUNK), strict=True)
-        raw = [model.row_terms(*part).noise.detach() for part in parts]
+            near = self.near.with_counts(parameters, inside, counts)
+            predicted = model.predict_scaled(x, counts, near=near)
+            factor = np.sqrt(predicted.function_variance / self._alone)
+            noise = predicted.noise_variance
+            return replace(self, mean=predicted.mean, factor=factor, noise_variance=noise)
+        law = parameters.law
+        shift = (law.shift(counts) - law.shift(parameters.endless(1))).detach()
+        pairs = zip(inside.split(CHUNK), counts.split(CHUNK), strict=True)
+        raw = [parameters.row_terms(*pair).noise.detach() for pair in pairs]
         variance = (torch.cat(raw) * model.y_sd.square()).cpu().numpy()
         mean = self.mean + float(model.y_sd) * shift.cpu().numpy()
         return replace(self, mean=mean, noise_variance=variance)
 
     def single_variances(self) -> Floats:
         """Return the variance of the level at each single tile, given only the rows, (n,)."""
-        found: Floats = self._alone * self.factor**2 + self.unseen.power(2).sum(1)
-        return found
+        variance: Floats = self._alone * self.factor**2 + self.unseen.power(2).sum(1)
+        return variance
 
     def prior_covariance(self, tiles: NDArray[np.int64]) -> Floats:
         """Return the covariance of the level at m tiles before any row is known, (m, m)."""
         x, shared = self.x[tiles], self.shared[tiles]
-        found: Floats = super().prior_covariance(tiles) + self.model.tile_kernel(x, x)
-        return found + shared @ shared.T
+        covariance: Floats = super().prior_covariance(tiles) + self.model.tile_kernel(x, x)
+        return covariance + shared @ shared.T
 
     def stated_variances(self) -> Floats:
         """Return the variance of the level at each tile in the model's own prediction, (n,)."""
@@ -129,26 +128,27 @@ class TileLevel(JointLevel):
     def _alone(self) -> Floats:
         """The variance of the Gaussian process at single tiles, given only the rows, (n,)."""
         model = self.model
-        if self.near is not None and model.is_conditioned:
-            found = self.near.found
+        if self.near is not None:
+            at = self.near.at
         else:
-            x = model.scaled(self.x)
-            given = WeightPosterior(self.m, self.L)
-            found = model.conditional(x, model.endless(len(x)), given)
-        alone: Floats = (found.field + found.tile).cpu().numpy() * float(model.y_sd) ** 2
+            x = model.parameters.scaled(self.x)
+            weights = WeightPosterior(self.m, self.L)
+            at = model.conditional(x, model.parameters.endless(len(x)), weights)
+        alone: Floats = (at.field + at.tile).cpu().numpy() * float(model.y_sd) ** 2
         return alone
 
     def _variances(self, weights: Weights) -> Floats:
-        found, parts = self._independent(weights, self.own), batches(weights.shape[1])
+        total, columns = self._independent(weights, self.own), batches(weights.shape[1])
 
-        def variances(part: slice) -> Floats:
-            roots = self._roots(weights[:, part], self.tiles.low.dtype)
-            found: Floats = sum(np.square(root).sum(0, np.float64) for root in roots)
-            return found
+        def variances(some: slice) -> Floats:
+            roots = self._roots(weights[:, some], self.tiles.low.dtype)
+            variance: Floats = sum(np.square(root).sum(0, np.float64) for root in roots)
+            return variance
 
-        for part, more in zip(parts, in_threads(variances, parts, self.model.device), strict=True):
-            found[part] += more
-        return found
+        computed = in_threads(variances, columns, self.model.device)
+        for some, variance in zip(columns, computed, strict=True):
+            total[some] += variance
+        return total
 
     def _roots(self, weights: Weights, dtype: Any = np.float64) -> list[Floats]:
         a = sparse.csr_array(rows_times(self.factor, weights))
@@ -188,44 +188,44 @@ class TileLevel(JointLevel):
         yield from in_threads(path, normals, self.model.device)
 
 
-def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileLevel:
-    """Return the joint distribution of the level at tiles; raise the errors of `joint_level`."""
-    n, rows, scaled = len(x), model.rows.as_rows(), model.scaled(x)
-    block = min(threads_of(model.device) * model.blocks_at_once // 2, n)
+@level_of.register(FittedField)
+def tile_level(
+    model: FittedField, x: Floats, _rows: Rows | None, options: LevelOptions
+) -> TileLevel:
+    """Return the joint level of field and tile process; raise the errors of `joint_level`."""
+    parameters, rows = model.parameters, model.rows
+    n, scaled, device = len(x), parameters.scaled(x), model.device
+    block = min(threads_of(device) * blocks_at_once(device) // 2, n)
     block *= (int(PATCH * PREDICTION_ROWS) + options.earlier) ** 2
-    check_level(model.architecture, n, rows.n, options.columns, block)
-    if not rows.n:
-        raise RequestError("the model is not fitted: it has no training rows.")
-    with torch.no_grad():
-        weights = WeightPosterior(*model.conditioned(rows))
+    check_level(model.architecture, n, len(rows), options.columns, block)
+    with one_core_each(), torch.no_grad():
+        m, L = parameters.weights
+        weights = WeightPosterior(m.double(), L.double())
         tiles = tile_sequence(
-            model,
-            scaled,
-            weights,
-            earlier=options.earlier,
-            seed=options.seed,
+            parameters, rows, scaled, weights, earlier=options.earlier, seed=options.seed
         )
-        shared = drift_factor(model.away(scaled), model.drift).cpu().numpy() * float(model.y_sd)
-    raw = TileLevel(
-        model=model,
-        x=x,
-        m=weights.m,
-        L=weights.L,
-        mean=np.zeros(n),
-        factor=np.ones(n),
-        noise_variance=np.zeros(n),
-        own_variance=np.zeros(n),
-        tiles=tiles,
-        shared=shared,
-        unseen=sparse.csr_array((n, 0)),
-    )
-    if not options.calibrated:
-        means = model.row_means(scaled, weights.m) + tiles.told[:, 0]
-        return replace(raw, mean=float(model.y_mean) + float(model.y_sd) * means)
-    endless = model.endless(n)
-    known = Conditionals.of(options.single, model.device)
-    near = known or model.conditionals(scaled, endless)
-    raw = replace(raw, near=near)
-    stated = model.predict_scaled(scaled, endless, level=True, near=near)
-    factor = np.sqrt(stated.function_variance / raw.single_variances())
-    return replace(raw, mean=stated.mean, factor=factor, unseen=far_level(model, scaled))
+        sd = float(model.y_sd)
+        shared = drift_factor(model.away(scaled), model.drift).cpu().numpy() * sd
+        raw = TileLevel(
+            model=model,
+            x=x,
+            m=weights.m,
+            L=weights.L,
+            mean=np.zeros(n),
+            factor=np.ones(n),
+            noise_variance=np.zeros(n),
+            own_variance=np.zeros(n),
+            tiles=tiles,
+            shared=shared,
+            unseen=sparse.csr_array((n, 0)),
+        )
+        if not options.calibrated:
+            means = parameters.row_means(model.within(scaled), weights.m) + tiles.told[:, 0]
+            return replace(raw, mean=float(model.y_mean) + sd * means)
+        endless = parameters.endless(n)
+        near = model.cache.at(x) or model.conditionals(scaled, endless)
+        raw = replace(raw, near=near)
+        stated = model.predict_scaled(scaled, endless, level=True, near=near)
+        factor = np.sqrt(stated.function_variance / raw.single_variances())
+        unseen = far_level(parameters, rows, scaled)
+        return replace(raw, mean=stated.mean, factor=factor, unseen=unseen)

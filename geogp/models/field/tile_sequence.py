@@ -16,7 +16,7 @@ exact.
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -25,14 +25,14 @@ from torch import Tensor
 
 from geogp.errors import DataError
 from geogp.models.field.blocks import NearRows
-from geogp.models.field.near_rows import NearTerms, WeightPosterior, near_rows
+from geogp.models.field.conditioning import blocks_at_once, places_at_once
+from geogp.models.field.near_rows import NearTerms, near_rows
+from geogp.models.field.parameters import FieldParameters, WeightPosterior
+from geogp.models.field.rows import FieldRows
 from geogp.models.field.vecchia import GROWTH, NO_ROW, Sites, earlier_places, spacing, whiten
 from geogp.models.joint.level import AT_ONCE, EARLIER_TILES
 from geogp.models.numerics.devices import CHUNK, on_device
 from geogp.models.numerics.threads import chunks, in_threads
-
-if TYPE_CHECKING:
-    from geogp.models.field.network import FieldNetwork
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -124,7 +124,8 @@ def _padded(values: NDArray[Any]) -> Tensor:
 
 
 def tile_sequence(
-    model: "FieldNetwork",
+    parameters: FieldParameters,
+    rows: FieldRows,
     x: Tensor,
     weights: WeightPosterior,
     residuals: Tensor | None = None,
@@ -134,7 +135,7 @@ def tile_sequence(
 ) -> TileSequence:
     """Compute the sequence for tiles at one or more times, in chunks.
 
-    `x` (n, d) are inputs from `FieldNetwork.scaled`. `weights` is the posterior of the weights.
+    `x` (n, d) are scaled inputs. `weights` is the posterior of the weights.
     `residuals` (rows, k) are those of the stored rows, for `told`; by default the targets minus
     their means. `earlier` is the largest number of tiles of earlier patches that condition a tile.
     If it is 0, each tile is a patch of its own. `seed` fixes the order of the patches.
@@ -142,7 +143,7 @@ def tile_sequence(
     Raises DataError if two tiles are at one place and time. Raises NumericalError if a block does
     not factorise.
     """
-    points = model.points(x).cpu().numpy()
+    points = parameters.points(x).cpu().numpy()
     patches = _patches(points, PATCH_TILES if earlier else (1, 1))
     random = np.random.default_rng([seed, 2]).permutation(len(patches))
     before = earlier_places(patches.centre, random, earlier)
@@ -150,19 +151,21 @@ def tile_sequence(
     before[np.cumsum(count, 1) - count >= earlier] = NO_ROW
     group = _groups_of(before, random)
     order, ends = np.argsort(group, kind="stable"), np.cumsum(np.bincount(group)).tolist()
-    sequence = _blocks(model, x, weights, (patches, before, order, earlier), residuals)
+    sequence = _blocks(parameters, rows, x, weights, (patches, before, order, earlier), residuals=residuals)
     low, told = sequence.low, sequence.told
     sequence.groups.extend(slice(*pair) for pair in pairwise([0, *ends]))
     told[:] = sequence.forward(told)
     for columns in chunks(low.shape[1], AT_ONCE):
         low[:, columns] = sequence.forward(low[:, columns])
 
+    inside = rows.within(x, has_time=parameters.has_time)
+
     def subtract(part: slice) -> None:
-        phi = model.basis.values(model.seen(x[part]))
+        phi = parameters.basis.values(inside[part])
         np.subtract((phi @ weights.L.to(phi.dtype)).cpu().numpy(), low[part], out=low[part])
 
     with torch.no_grad():
-        list(in_threads(subtract, chunks(len(x), CHUNK), model.device))
+        list(in_threads(subtract, chunks(len(x), CHUNK), parameters.device))
     return sequence
 
 
@@ -221,10 +224,12 @@ def _groups_of(before: Indices, random: Indices) -> Indices:
 
 
 def _blocks(
-    model: "FieldNetwork",
+    parameters: FieldParameters,
+    rows: FieldRows,
     x: Tensor,
     weights: WeightPosterior,
     given: tuple[Sites, Indices, Indices, int],
+    *,
     residuals: Tensor | None,
 ) -> TileSequence:
     """Return a sequence without groups; its `low` is A Phi_rows L, and its `told` A residuals.
@@ -233,10 +238,11 @@ def _blocks(
     largest number of earlier tiles.
     """
     patches, before, order, most = given
-    points, n, r = model.points(x), len(x), weights.L.shape[1]
-    amplitude = torch.cat([model.amplitude(part) for part in x.split(CHUNK)]).detach()
+    points, n, r = parameters.points(x), len(x), weights.L.shape[1]
+    inside, device = rows.within(x, has_time=parameters.has_time), parameters.device
+    amplitude = torch.cat([parameters.amplitude(chunk) for chunk in inside.split(CHUNK)]).detach()
     k, g = 1 if residuals is None else residuals.shape[1], int(patches.count.max())
-    kind = torch.float32 if model.architecture.dtype == "float32" else torch.float64
+    kind = torch.float32 if parameters.architecture.dtype == "float32" else torch.float64
     place = np.argsort(order)
     tiles, earlier = (torch.full((len(patches), width), n) for width in (g, most))
     C, F = (torch.zeros(len(patches), g, width, dtype=kind) for width in (most, g))
@@ -244,19 +250,19 @@ def _blocks(
 
     def compute(part: slice) -> None:
         number = patches.rows(np.arange(part.start, part.stop)[:, None], g)
-        known = on_device(number != NO_ROW, model.device)
-        own = on_device(patches.order[number], model.device)
-        near = near_rows(model, points[own].cpu().numpy(), patch=known)
-        asked = x[own.flatten()], model.endless(own.numel()), near
-        terms = NearTerms.of(model, *asked, weights)
-        values = terms.told
+        known = on_device(number != NO_ROW, device)
+        own = on_device(patches.order[number], device)
+        near = near_rows(parameters, rows, points[own].cpu().numpy(), patch=known)
+        tiles_of = x[own.flatten()], parameters.endless(own.numel())
+        terms = NearTerms.of(parameters, rows, *tiles_of, near, weights=weights)
+        values = terms.deviations
         if residuals is not None:
             values = torch.cat([residuals[near.distinct], values[:, 1:]], 1)
-        for few in chunks(len(number), model.blocks_at_once // 2):
+        for few in chunks(len(number), blocks_at_once(device) // 2):
             held = patches.rows(before[part][few], most)
-            found = NearRows.of(np.where(held == NO_ROW, NO_ROW, patches.order[held]), model.device)
+            found = NearRows.of(np.where(held == NO_ROW, NO_ROW, patches.order[held]), device)
             others = _Earlier(points[found.distinct], amplitude[found.distinct], found)
-            arrays = _conditioned(model, terms, values, few, (known[few], others))
+            arrays = _conditioned(parameters, terms, values, few, (known[few], others))
             on_earlier, own_factor, heard = (array.cpu() for array in arrays)
             inside, at = known[few].cpu(), torch.as_tensor(place[part][few])
             here = own[few].cpu()
@@ -268,8 +274,8 @@ def _blocks(
 
     # Near patches are in the same chunk, because they share conditioning rows.
     with torch.no_grad():
-        parts = chunks(len(patches), model.places_at_once // g)
-        list(in_threads(compute, parts, model.device))
+        parts = chunks(len(patches), places_at_once(device) // g)
+        list(in_threads(compute, parts, device))
     return TileSequence(tiles, earlier, [], C, F, low.numpy(), told.numpy())
 
 
@@ -282,7 +288,7 @@ class _Earlier(NamedTuple):
 
 
 def _conditioned(
-    model: "FieldNetwork",
+    parameters: FieldParameters,
     terms: NearTerms,
     told: Tensor,
     part: slice,
@@ -294,7 +300,8 @@ def _conditioned(
     = [residuals, Phi_rows L].
     """
     known, earlier = tiles
-    near, (c, g), u = terms.near, known.shape, len(terms.told)
+    near, (c, g), u = terms.near, known.shape, len(terms.deviations)
+    process = parameters.tiles
     back, width = near.at[part], near.at.shape[1]
     own = u + torch.arange(part.start * g, part.start * g + c * g, device=back.device).view(c, g)
     amplitude, noise = terms.terms.amplitude, terms.terms.noise
@@ -305,12 +312,12 @@ def _conditioned(
     there = torch.cat([near.known[part], earlier.near.known], 1)
     # Dividing the covariances by the amplitude at the rows saves the product D K D.
     mine, at = amplitude[own] * known, points[at]
-    cross = model.tiles(at, terms.points[own]) * mine[:, None]
+    cross = process(at, terms.points[own]) * mine[:, None]
     between = points.new_zeros(c, at.shape[1], at.shape[1])
-    between[:, :width, :width] = model.tiles.lower_at(terms.points, back)
-    between[:, width:] = model.tiles(at[:, width:], at)
+    between[:, :width, :width] = process.lower_at(terms.points, back)
+    between[:, width:] = process(at[:, width:], at)
     factor, white = whiten(between, noise / size.square(), there, cross)
-    prior = model.tiles(terms.points[own], terms.points[own]) * mine[:, :, None] * mine[:, None]
+    prior = process(terms.points[own], terms.points[own]) * mine[:, :, None] * mine[:, None]
     own_factor = _factored(prior - white.mT @ white, prior)
     shares = torch.linalg.solve_triangular(factor.mT, white, upper=True) / size[..., None]
     shares = shares.mT

@@ -52,18 +52,6 @@ def are_few(data: Data) -> bool:
     return len(data.y) < FEW_ROWS or count_places(data) < FEW_PLACES
 
 
-def widen(
-    model: LowRankProcess, make: Callable[[Data], LowRankProcess], data: Data, settings: FitSettings
-) -> float:
-    """Widen a fitted model's intervals by `width_factor` of `fold_residuals`; return the factor.
-
-    `data` are the training and validation rows of the model.
-    """
-    factor = width_factor(fold_residuals(make, data, settings))
-    model.widen(factor)
-    return factor
-
-
 def check_places(data: Data) -> None:
     """Raise DataError if the rows are at fewer than `MIN_PLACES` places."""
     places = count_places(data)
@@ -90,11 +78,10 @@ def fold_residuals(
     fold = (order % FOLDS)[place.reshape(-1)]
     residuals = np.empty(len(data.y))
     for number in range(FOLDS):
-        held, choosing = fold == number, fold == (number + 1) % FOLDS
-        train = data.at(~(held | choosing))
-        model = make(train)
-        fit(model, train, data.at(choosing), settings)
-        model.widen(1.0)  # resets a shape that was learned from the validation rows
-        found = model.predict(data.x[held], data.tests[held], data.devices[held])
-        residuals[held] = (data.y[held] - found.mean) / found.sd
+        left, choosing = fold == number, fold == (number + 1) % FOLDS
+        train = data.at(~(left | choosing))
+        model, _ = fit(make(train), train, data.at(choosing), settings)
+        # A shape that was learned from the validation rows does not count.
+        law = model.widened(1.0).predict(data.x[left], data.tests[left], data.devices[left])
+        residuals[left] = (data.y[left] - law.mean) / law.sd
     return residuals

@@ -25,9 +25,9 @@ from geogp.models.fitting.optimisers import (
     restore_state,
     state_tensors,
 )
-from geogp.models.fitting.parallel import announcement, learn, tell, under
+from geogp.models.fitting.parallel import announcement, shared_step, tell, under
 from geogp.models.fitting.recorded_steps import RecordedStep
-from geogp.models.fitting.steps import Part
+from geogp.models.fitting.steps import Batch, Fit, SteppedFit
 from geogp.models.numerics.devices import on_device
 from geogp.models.numerics.linalg import deferred_checks, is_deferred
 from geogp.models.numerics.teams import current_team
@@ -73,30 +73,32 @@ Progress = Callable[[FitState, int], None]
 
 
 def fit(
-    model: LowRankProcess,
+    process: LowRankProcess,
     train: Data,
     validation: Data,
     settings: FitSettings,
     *,
     checkpoint: Path | None = None,
     progress: Progress | None = None,
-) -> FitState:
-    """Train `model` in place; at the end it has the parameters of the best validation epoch.
+) -> tuple[Any, FitState]:
+    """Train a process in place; return the fitted model and the history of the fit.
 
-    Inside a `team` block, the processes share each batch.
+    The model has the parameters of the best validation epoch. For most rows of the catalogue, it is
+    the process itself; `Fit.finish` of the row says what it is. Inside a `team` block, the
+    processes share each batch.
 
-    `model`: an untrained model, on the device to train on.
+    `process`: an untrained process, on the device to train on.
     `train`, `validation`: rows to learn from, and rows that choose the epoch. If there are many
         validation rows, `MOST_JUDGING` random ones of them choose the epoch.
     `checkpoint`: file for the state of an unfinished fit. If the file exists, the fit continues
         from it, with the same results as without the interruption. The caller removes this file.
 
     Raises RequestError if the settings do not suit the objective, and the error of
-    `LowRankProcess.check`. Raises DataError if there are fewer than 2 rows, the target is constant, or
-    the checkpoint belongs to another fit. Raises NumericalError if the loss or the validation score
-    is no longer finite.
+    `LowRankProcess.check`. Raises DataError if there are fewer than 2 rows, the target is constant,
+    or the checkpoint belongs to another fit. Raises NumericalError if the loss or the validation
+    score is no longer finite.
     """
-    model.check()
+    process.check()
     if len(train.y) < 2:
         raise DataError("expected at least 2 training rows, found 1.")
     if train.y.min() == train.y.max():
@@ -113,10 +115,13 @@ def fit(
         )
     team = current_team()
     if team.leads and team.size > 1:
-        tell(team, announcement(model, train, validation, settings))
-    model.take_target(train.y)
-    with one_core_each() if model.step.one_core_each else nullcontext():
-        run = _Run(model, train, validation, settings, checkpoint)
+        tell(team, announcement(process, train, validation, settings))
+    process.take_target(train.y)
+    new = process.make_fit(process)
+    if not isinstance(new, SteppedFit):
+        return _in_closed_form(new, train, validation, settings.seed)
+    with one_core_each() if new.one_core_each else nullcontext():
+        run = _Run(new, train, validation, settings, checkpoint)
         run.resume()
         try:
             while run.state.epoch < settings.epochs and not run.out_of_patience():
@@ -127,15 +132,19 @@ def fit(
             run.save()
             raise
         run.save()
-        # Gradients of a recorded step would hold its memory.
-        run.optimiser.zero_grad(set_to_none=True)
-        ending = monotonic()
-        model.load_state_dict(run.best)
-        if settings.solve_mean:
-            run.solve_mean()
-        model.finish(run.held_out)
-        run.state.seconds += monotonic() - ending
-    return run.state
+        return run.finish(), run.state
+
+
+def _in_closed_form(
+    new: Fit[Any], train: Data, validation: Data, seed: int
+) -> tuple[Any, FitState]:
+    """Return the model of a fit without steps, and a history with the validation score alone."""
+    started, process = monotonic(), new.process
+    new.start(process.as_rows(train), seed)
+    model = new.finish(process.as_rows(validation))
+    predicted = model.predict(validation.x, validation.tests, validation.devices)
+    score = float(predicted.log_score(validation.y).mean())
+    return model, FitState(best_nll=score, seconds=monotonic() - started)
 
 
 class _Run:
@@ -143,48 +152,58 @@ class _Run:
 
     def __init__(
         self,
-        model: LowRankProcess,
+        new: SteppedFit[Any],
         train: Data,
         validation: Data,
         settings: FitSettings,
         checkpoint: Path | None,
     ) -> None:
-        self.model, self.settings, self.path = model, settings, checkpoint
+        self.fit, self.settings, self.path = new, settings, checkpoint
+        self.model: LowRankProcess = new.process
         self.team = current_team()
-        self.step = model.step
-        if settings.solve_mean and not model.can_solve_mean:
+        if settings.solve_mean and not new.can_solve_mean:
             raise RequestError(
-                f"expected solve_mean=False, because the posterior of {model.name} does not "
+                f"expected solve_mean=False, because the posterior of {self.model.name} does not "
                 "support solve_mean=True."
             )
-        self.rows = self.step.gathered(model.keep_rows(model.as_rows(train), settings.seed))
-        self._begin()
-        self.held_out = model.as_rows(validation)
+        self._start(train)
+        self.held_out = self.model.as_rows(validation)
         self.train, self.validation = train, validation
         self.judging = _judging(len(validation.y))
-        self.optimiser = make_optimiser(model, settings)
+        self.optimiser = make_optimiser(new, settings)
         self._must_check = False
         self.rate_factor: float | None = None
-        self.recorded = RecordedStep(self.optimiser, model.device)
-        self.placed = self.step.placed(model, self.rows, settings.batch)
-        n = self.rows.n
-        size = self.step.rows(settings.batch, n)
-        self.average = ParameterAverage(model, settings.average * math.ceil(n / size))
+        self.recorded = RecordedStep(self.optimiser, self.model.device)
+        self.placed = new.placed(settings.batch)
+        n = new.rows.n
+        size = new.batch_rows(settings.batch, n)
+        self.average = ParameterAverage(self.model, settings.average * math.ceil(n / size))
         self.identity = self._identify()
         self.state = FitState()
-        self.best = _clone(model.state_dict())
+        self.best = _clone(new.state())
         self.kept: dict[str, Tensor] = {}
         self.kept_state: dict[str, Any] = {}
         self.saved_at = monotonic()
 
-    def _begin(self) -> None:
-        """Find start values, unless there is a checkpoint; all processes use those of the first."""
-        if self.team.leads and (self.path is None or not self.path.exists()):
-            self.model.begin(self.settings.seed)
+    def _start(self, train: Data) -> None:
+        """Start the fit; all processes use the start values of the first."""
+        resumed = not self.team.leads or (self.path is not None and self.path.exists())
+        self.fit.start(self.model.as_rows(train), self.settings.seed, resumed=resumed)
         if self.team.size > 1:
-            own = self.model.state_dict()
-            told, _ = tell(self.team, (own, {}) if self.team.leads else None)
-            self.model.load_state_dict(told)
+            state = self.fit.state()
+            self.fit.restore(tell(self.team, (state, {}) if self.team.leads else None)[0])
+
+    def finish(self) -> Any:
+        """Return the fitted model, with the parameters of the best epoch."""
+        # Gradients of a recorded step would hold its memory.
+        self.optimiser.zero_grad(set_to_none=True)
+        started = monotonic()
+        self.fit.restore(self.best)
+        if self.settings.solve_mean:
+            self.solve_mean()
+        model = self.fit.finish(self.held_out)
+        self.state.seconds += monotonic() - started
+        return model
 
     def epoch(self) -> None:
         """Train on all rows once, in an order that depends only on the seed and the epoch."""
@@ -192,18 +211,18 @@ class _Run:
         started = monotonic()
         rng = np.random.default_rng([settings.seed, state.epoch])
         share = (state.epoch + 1) / settings.epochs
-        parts = self.step.parts(self.model, self.rows, settings.batch, rng, share)
-        if settings.optimiser == "lbfgs" and len(parts) > 1:
+        batches = self.fit.batches(settings.batch, rng, share)
+        if settings.optimiser == "lbfgs" and len(batches) > 1:
             raise RequestError(
                 f"L-BFGS needs an objective over all rows at once; {self.model.name} makes "
-                f"{len(parts)} steps per epoch. Choose the optimiser adamw."
+                f"{len(batches)} steps per epoch. Choose the optimiser adamw."
             )
-        loss = self._train(parts)
+        loss = self._train(batches)
         with self.average.in_place():
             score = self._validate(share)
-            if score < state.best_nll and self.step.complete(share):
+            if score < state.best_nll and self.fit.complete(share):
                 state.best_nll, state.best_epoch = score, state.epoch + 1
-                self.best = _clone(self.model.state_dict())
+                self.best = _clone(self.fit.state())
         if not (math.isfinite(loss) and math.isfinite(score)):
             raise NumericalError(
                 f"the fit diverged in epoch {state.epoch + 1}: loss {loss}, validation {score}. "
@@ -215,7 +234,7 @@ class _Run:
         state.seconds += monotonic() - started
         self._keep()
 
-    def _train(self, parts: list[Part]) -> float:
+    def _train(self, batches: list[Batch]) -> float:
         """Make the steps of an epoch; return the mean loss.
 
         On a GPU, the checks of AdamW steps are deferred, so that no step waits. If one fails, the
@@ -223,26 +242,26 @@ class _Run:
         """
         on_cpu = self.model.device.type == "cpu"
         if on_cpu or self.settings.optimiser == "lbfgs" or self._must_check:
-            return self._steps(parts)
-        model, average = _clone(self.model.state_dict()), _clone(self.average.tensors())
+            return self._steps(batches)
+        state, average = _clone(self.fit.state()), _clone(self.average.tensors())
         optimiser = _clone(state_tensors(self.optimiser))
         with deferred_checks():
-            loss = self._steps(parts)
+            loss = self._steps(batches)
         if math.isfinite(loss):
             return loss
         self._must_check = True
-        self.model.load_state_dict(model)
+        self.fit.restore(state)
         self.average.load(average)
         self.optimiser.state.clear()
         restore_state(self.optimiser, optimiser, self.state.epoch)
-        return self._steps(parts)
+        return self._steps(batches)
 
-    def _steps(self, parts: list[Part]) -> float:
-        total = torch.zeros((), dtype=torch.float64, device=self.rows.x.device)
-        for step, part in enumerate(parts):
-            self._set_rate((self.state.epoch + step / len(parts)) / self.settings.epochs)
-            total += self._update(part) * part.n
-        return float(total) / sum(part.n for part in parts)
+    def _steps(self, batches: list[Batch]) -> float:
+        total = torch.zeros((), dtype=torch.float64, device=self.model.device)
+        for step, batch in enumerate(batches):
+            self._set_rate((self.state.epoch + step / len(batches)) / self.settings.epochs)
+            total += self._update(batch) * batch.n
+        return float(total) / sum(batch.n for batch in batches)
 
     def solve_mean(self) -> None:
         """Replace the mean of the weights by `condition` if that lowers the validation score."""
@@ -251,7 +270,7 @@ class _Run:
         with torch.no_grad():
             before, score = m.clone(), math.inf
             try:
-                m.copy_(self.model.conditioned(self.rows)[0])
+                m.copy_(self.model.conditioned(self.fit.rows)[0])
                 score = self._validate(1.0)
             except NumericalError as error:
                 logger.warning("the learned mean of the weights is not replaced: %s", error)
@@ -268,15 +287,15 @@ class _Run:
 
     def resume(self) -> None:
         """Continue from the checkpoint, if there is one."""
-        tensors, described = tell(self.team, self._held() if self.team.leads else None)
+        tensors, described = tell(self.team, self._stored() if self.team.leads else None)
         if not described:
             self._keep()
             return
         try:
             self.state = FitState(**checked_state(described, self.settings.epochs))
-            self.model.load_state_dict(under(tensors, "model."))
+            self.fit.restore(under(tensors, "model."))
             self.best = _clone(under(tensors, "best."))
-            check_alike(self.best, self.model.state_dict())
+            check_alike(self.best, self.fit.state())
             self.average.load(under(tensors, "average."))
             restore_state(self.optimiser, under(tensors, "optimiser."), self.state.epoch)
         except (LookupError, TypeError, ValueError, RuntimeError) as error:
@@ -286,7 +305,7 @@ class _Run:
             ) from error
         self._keep()
 
-    def _held(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def _stored(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Read the checkpoint of this fit; return empty dictionaries if there is none."""
         if self.path is None or not self.path.exists():
             return {}, {}
@@ -309,13 +328,13 @@ class _Run:
         """Copy the state after an epoch; write the copy after `CHECKPOINT_SECONDS` seconds."""
         if self.path is None:
             return
-        parts = {
-            "model": self.model.state_dict(),
+        groups = {
+            "model": self.fit.state(),
             "best": self.best,
             "average": self.average.tensors(),
             "optimiser": state_tensors(self.optimiser),
         }
-        kept = {f"{name}.{k}": v for name, held in parts.items() for k, v in held.items()}
+        kept = {f"{name}.{k}": v for name, group in groups.items() for k, v in group.items()}
         self.kept, self.kept_state = _clone(kept), asdict(self.state)
         if monotonic() - self.saved_at > CHECKPOINT_SECONDS:
             self.save()
@@ -330,28 +349,28 @@ class _Run:
             digest.update(self.judging.tobytes())
         for buffer in (self.model.x_low, self.model.x_high):
             digest.update(buffer.cpu().numpy().tobytes())
-        parts = (self.model.name, self.model.architecture, self.settings)
-        return f"{parts!r} {digest.hexdigest()}"
+        described = (self.model.name, self.model.architecture, self.settings)
+        return f"{described!r} {digest.hexdigest()}"
 
-    def _update(self, part: Part) -> Tensor:
+    def _update(self, batch: Batch) -> Tensor:
         if self.settings.optimiser == "lbfgs":
-            closure = self._guarded(part)
+            closure = self._guarded(batch)
             loss = torch.as_tensor(self.optimiser.step(closure), dtype=torch.float64)
-        elif self.step.same_kernels and self.team.size == 1 and is_deferred(self.rows.x):
-            loss = self.recorded(self._move, self.placed(part))
+        elif self.fit.same_kernels and self.team.size == 1 and is_deferred(self.fit.rows.x):
+            loss = self.recorded(self._move, self.placed(batch))
         else:
-            loss = self._move(part)
+            loss = self._move(batch)
         self.average.update()
         return loss
 
-    def _move(self, part: Part) -> Tensor:
-        loss = self._learn(part)
+    def _move(self, batch: Batch) -> Tensor:
+        loss = self._learn(batch)
         if self.settings.clip is not None:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
         self.optimiser.step()
         return loss
 
-    def _guarded(self, part: Part) -> Callable[[], float]:
+    def _guarded(self, batch: Batch) -> Callable[[], float]:
         """Return the objective for a line search, with a large value where it is undefined.
 
         At undefined points, the gradient is 0. The objective must be defined at the starting point.
@@ -361,7 +380,7 @@ class _Run:
         def evaluate() -> float:
             nonlocal started
             try:
-                loss = float(self._learn(part))
+                loss = float(self._learn(batch))
             except NumericalError:
                 if not started:
                     raise
@@ -376,19 +395,18 @@ class _Run:
 
         return evaluate
 
-    def _learn(self, part: Part) -> Tensor:
+    def _learn(self, batch: Batch) -> Tensor:
         self.optimiser.zero_grad(set_to_none=True)
-        weights = self.settings.weights
-        return learn(self.step, self.model, self.rows, part, weights=weights, team=self.team)
+        return shared_step(self.fit, batch, self.settings.weights, self.team)
 
     def _validate(self, share: float) -> float:
-        self.model.update_closed_forms(self.rows, self.held_out)
+        self.fit.update_closed_forms(self.held_out)
         n = len(self.judging)
         own = self.judging[self.team.own(n)]
         scores = np.zeros(0)
         if len(own):
             rows = self.held_out.at(on_device(own, self.model.device))
-            scores = self.step.predicted(self.model, rows, share).log_score(self.validation.y[own])
+            scores = self.fit.predicted(rows, share).log_score(self.validation.y[own])
         if self.team.size == 1:
             return float(scores.mean())
         total = torch.tensor(scores.sum(), dtype=torch.float64, device=self.model.device)

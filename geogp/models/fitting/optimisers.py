@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from geogp.models.fit_settings import FitSettings
+from geogp.models.fitting.steps import SteppedFit
 from geogp.models.process.lowrank import LowRankProcess
 
 LBFGS_ITERATIONS = 10
@@ -54,22 +55,21 @@ class LBFGS(_NotCompiled, torch.optim.LBFGS):
     step: Callable[..., Any]
 
 
-def make_optimiser(model: LowRankProcess, settings: FitSettings) -> torch.optim.Optimizer:
+def make_optimiser(fit: SteppedFit[Any], settings: FitSettings) -> torch.optim.Optimizer:
     """Return the optimiser named in `settings`, for the parameters that require a gradient."""
+    model, own = fit.process, fit.rates()
     noise_rate = settings.head_rate if settings.noise_rate is None else settings.noise_rate
     groups = {
         "network": {"weight_decay": settings.weight_decay, "rate": 1.0},
         "noise": {"weight_decay": 0.0, "rate": noise_rate},
         "head": {"weight_decay": 0.0, "rate": settings.head_rate},
     }
-    own = model.rates()
     parameters: dict[str, dict[float, list[Tensor]]] = {name: {} for name in groups}
     for name, value in model.named_parameters():
         if not value.requires_grad:
             continue
-        part = name.split(".", maxsplit=1)[0]
-        laws = {"noise", "tiles"}
-        kind = "network" if ".backbone." in name else "noise" if part in laws else "head"
+        is_law = name.split(".", maxsplit=1)[0] in {"noise", "tiles"}
+        kind = "network" if ".backbone." in name else "noise" if is_law else "head"
         parameters[kind].setdefault(own.get(name, 1.0), []).append(value)
     if settings.optimiser == "lbfgs":
         return LBFGS(

@@ -14,12 +14,12 @@ from safetensors.torch import load, save
 from torch import Tensor, distributed
 
 from geogp.models.fit_settings import FitSettings
-from geogp.models.fitting.steps import Part, Step
+from geogp.models.fitting.steps import Batch, SteppedFit
 from geogp.models.numerics.precision import current_precision
 from geogp.models.numerics.teams import Team
 from geogp.models.options import Weights
 from geogp.models.process.data import FIELDS, Data
-from geogp.models.process.lowrank import LowRankProcess, Rows
+from geogp.models.process.lowrank import LowRankProcess
 
 _TEXT = "text"
 """Name of the tensor with the JSON of a message."""
@@ -47,22 +47,20 @@ def tell(team: Team, message: Message | None) -> Message:
     return received, described
 
 
-def learn(
-    step: Step[Any], model: LowRankProcess, rows: Rows, part: Part, *, weights: Weights, team: Team
-) -> Tensor:
-    """Add the gradient of a part's loss per datum to the parameters; return the loss.
+def shared_step(fit: SteppedFit[Any], batch: Batch, weights: Weights, team: Team) -> Tensor:
+    """Add the gradient of a batch's loss per datum to the parameters; return the loss.
 
     Loss and gradient are means over the processes, weighted by their numbers of rows. Raises
     RequestError if the objective needs all rows at once.
     """
     if team.size == 1:
-        return step.learn(model, rows, part, weights)
-    share = step.split(model, rows, part, team.size)[team.rank]
-    weight = share.n / part.n
-    if len(part.numbers) < team.size:  # fewer inputs than processes: each process uses all inputs
-        share, weight = part, 1 / team.size
-    loss = step.learn(model, rows, share, weights) * weight
-    _add_gradients(team, model, weight)
+        return fit.step(batch, weights)
+    share = fit.split(batch, team.size)[team.rank]
+    weight = share.n / batch.n
+    if len(batch.numbers) < team.size:  # fewer inputs than processes: each process uses all inputs
+        share, weight = batch, 1 / team.size
+    loss = fit.step(share, weights) * weight
+    _add_gradients(team, fit.process, weight)
     return team.total(loss)
 
 
@@ -73,9 +71,9 @@ def announcement(
     state = {f"model.{name}": value for name, value in model.state_dict().items()}
     rows = {
         # Copied, because tests and devices may be the same array, which cannot be sent twice.
-        f"{name}.{part}": torch.tensor(getattr(data, part))
+        f"{name}.{field}": torch.tensor(getattr(data, field))
         for name, data in (("train", train), ("validation", validation))
-        for part in FIELDS
+        for field in FIELDS
     }
     described = {
         "name": model.name,

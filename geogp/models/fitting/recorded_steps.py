@@ -15,7 +15,7 @@ from time import monotonic
 import torch
 from torch import Tensor
 
-from geogp.models.fitting.steps import Part
+from geogp.models.fitting.steps import Batch
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class _Trial:
     `recorded` makes a recorded step; None if there is none, or if it is slower.
     """
 
-    recorded: Callable[[Part], Tensor] | None = None
+    recorded: Callable[[Batch], Tensor] | None = None
     made: int = 0
     seconds: list[float] = field(default_factory=lambda: [0.0, 0.0])
 
@@ -89,9 +89,9 @@ class _Trial:
 class RecordedStep:
     """A training step on a device, recorded if this makes it faster.
 
-    For parts with equally many numbers, the first steps start their kernels one by one. Then a step
-    is recorded, and the way that takes less time makes all further steps; a log message has both
-    times. If a step cannot be recorded, a log message says why.
+    For batches with equally many numbers, the first steps start their kernels one by one. Then a
+    step is recorded, and the way that takes less time makes all further steps; a log message has
+    both times. If a step cannot be recorded, a log message says why.
 
     A recorded step needs memory of its own, which is free as soon as this object is deleted.
     """
@@ -100,33 +100,33 @@ class RecordedStep:
         self.optimiser, self.recorder = optimiser, RECORDERS.get(device.type)
         self.trials: dict[tuple[bool, int], _Trial] = {}
 
-    def __call__(self, step: Callable[[Part], Tensor], part: Part) -> Tensor:
+    def __call__(self, step: Callable[[Batch], Tensor], batch: Batch) -> Tensor:
         """Make a step; return its loss, which is valid until the next call.
 
-        `step` makes a step of the optimiser and returns its loss. For all parts with equally many
+        `step` makes a step of the optimiser and returns its loss. For all batches with equally many
         numbers, it must start the same kernels, without waiting for the device, and change tensors
         in place. It must be the same in all calls.
         """
-        kind = part.whole_places, len(part.numbers)
+        kind = batch.whole_places, len(batch.numbers)
         trial = self.trials.setdefault(kind, _Trial())
         at = trial.made - WARM_UP
         trial.made += 1
         if self.recorder is None or not 0 <= at < 2 * TIMED:
-            return (trial.recorded or step)(part)
+            return (trial.recorded or step)(batch)
         if at == TIMED:
-            trial.recorded = self._record(step, part, self.recorder)
+            trial.recorded = self._record(step, batch, self.recorder)
         started = monotonic()
-        loss = (trial.recorded or step)(part)
+        loss = (trial.recorded or step)(batch)
         loss.item()  # waits until the step is done
         trial.seconds[at // TIMED] += monotonic() - started
         if at == 2 * TIMED - 1:
-            self._choose(trial, part.n)
+            self._choose(trial, batch.n)
         return loss
 
     def _record(
-        self, step: Callable[[Part], Tensor], part: Part, recorder: Recorder
-    ) -> Callable[[Part], Tensor] | None:
-        held = part._replace(numbers=part.numbers.clone())
+        self, step: Callable[[Batch], Tensor], batch: Batch, recorder: Recorder
+    ) -> Callable[[Batch], Tensor] | None:
+        held = batch._replace(numbers=batch.numbers.clone())
         self._set_capturable(value=True)
         try:
             loss, start = recorder(lambda: step(held))
@@ -137,8 +137,8 @@ class RecordedStep:
         finally:
             self._set_capturable(value=False)
 
-        def make(part: Part) -> Tensor:
-            held.numbers.copy_(part.numbers)
+        def make(batch: Batch) -> Tensor:
+            held.numbers.copy_(batch.numbers)
             start()
             return loss
 

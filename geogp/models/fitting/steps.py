@@ -1,78 +1,74 @@
-"""Evaluation of an objective and its gradient, by batches or over all rows at once."""
+"""The seam between a model and the training loop, and fits by batches or over all rows at once."""
 
 import math
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
+from dataclasses import replace
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
+from geogp.models.numerics.devices import CHUNK
 from geogp.models.options import Weights
+from geogp.models.process.lowrank import LowRankProcess
 from geogp.models.process.objectives import BatchObjective, Statistics, WholeObjective
+from geogp.models.process.rows import Rows
 
-if TYPE_CHECKING:
-    from geogp.distributions.prediction import Prediction
-    from geogp.models.process.lowrank import LowRankProcess, Rows
-
-M = TypeVar("M", bound="LowRankProcess")
+P = TypeVar("P", bound=LowRankProcess)
 
 
-class Step(ABC, Generic[M]):
-    """How a class of models is trained: which rows a step uses, and how it learns from them.
+class Fit(ABC, Generic[P]):
+    """A fit of one process to its rows: the seam between a model and the training loop.
 
-    `one_core_each` is true if the operations are small; see the function `one_core_each`.
-    `same_kernels` is true if `RecordedStep` can record a step.
+    The loop calls `start`, makes the steps of a `SteppedFit`, and calls `finish`, which returns
+    what predicts. `state` and `restore` save and restore what the steps have learned; everything
+    else in a fit follows from the rows and the seed.
+
+    Attributes
+    ----------
+    process
+        The process, which the fit trains in place.
+    rows
+        The training rows, in the form that the steps need; set by `start`.
+    seed
+        Seed of random choices; set by `start`.
     """
 
-    one_core_each: ClassVar[bool] = False
-    same_kernels: ClassVar[bool] = False
+    rows: Rows
+    seed: int
 
-    def rows(self, batch: int, n: int) -> int:
-        """Return how many of the n rows a step uses; by default the requested batch size."""
-        return min(batch, n)
+    def __init__(self, process: P) -> None:
+        self.process = process
 
-    def gathered(self, rows: "Rows") -> "Rows":
-        """Return the rows in the form that the steps need; by default unchanged."""
-        return rows
+    def start(self, rows: Rows, seed: int, *, resumed: bool = False) -> None:
+        """Take the training rows, and find start values of the parameters.
 
-    def complete(self, share: float) -> bool:
-        """Return whether an epoch ending at fraction `share` of the fit trains the whole model."""
-        return True
+        If `resumed` is true, `restore` follows, so that start values do not matter.
+        """
+        self.rows, self.seed = rows, seed
 
     @abstractmethod
-    def parts(
-        self, model: M, rows: "Rows", batch: int, rng: np.random.Generator, share: float
-    ) -> list["Part"]:
-        """Divide the rows into the steps of an epoch that ends at fraction `share` of the fit."""
+    def finish(self, held_out: Rows) -> Any:
+        """Learn what the steps have not learned; return the fitted model.
 
-    @abstractmethod
-    def split(self, model: M, rows: "Rows", part: "Part", count: int) -> list["Part"]:
-        """Divide a part into `count` parts for several processes; a part may be empty."""
+        `held_out` are the validation rows.
+        """
 
-    def placed(self, model: M, rows: "Rows", batch: int) -> Callable[["Part"], "Part"]:
-        """Return a function that copies a part to a GPU, for `RecordedStep`; by default nothing."""
-        return lambda part: part
+    def state(self) -> dict[str, Tensor]:
+        """Return the tensors that the steps change, by name, without copies."""
+        return self.process.state_dict()
 
-    @abstractmethod
-    def learn(self, model: M, rows: "Rows", part: "Part", weights: Weights) -> Tensor:
-        """Add the gradient of a part's loss per datum to the parameters; return the loss."""
-
-    def predicted(self, model: M, rows: "Rows", share: float) -> "Prediction":
-        """Predict held-out rows after an epoch that ends at fraction `share` of the fit."""
-        return model.predict_scaled(rows.x, rows.counts)
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Set the tensors of `state`; raise RuntimeError or ValueError if they do not fit."""
+        self.process.load_state_dict(tensors)
 
 
-def no_prior(model: "LowRankProcess") -> Tensor:
-    """Return 0, the log density of a flat prior."""
-    return torch.zeros((), dtype=torch.float64, device=model.device)
-
-
-class Part(NamedTuple):
+class Batch(NamedTuple):
     """The `n` rows of one step, as row numbers or as numbers of whole places.
 
     `seed` depends on the row numbers alone, for steps that draw random numbers. With `shapes`,
@@ -86,80 +82,158 @@ class Part(NamedTuple):
     shapes: Sequence[tuple[int, ...]] = ()
 
 
-class ByInputs(Step[M]):
-    """A training step that does not depend on the places of its rows.
+class SteppedFit(Fit[P]):
+    """A fit that gradient steps train; see `Fit`.
+
+    `one_core_each` is true if the operations are small; see the function `one_core_each`.
+    `same_kernels` is true if `RecordedStep` can record a step.
+    """
+
+    one_core_each: ClassVar[bool] = False
+    same_kernels: ClassVar[bool] = False
+
+    @staticmethod
+    def batch_rows(batch: int, n: int) -> int:
+        """Return how many of n rows a step uses; by default the requested batch size."""
+        return min(batch, n)
+
+    @property
+    def can_solve_mean(self) -> bool:
+        """Whether the mean of the weights is learned, so that a closed form could replace it."""
+        return self.process.has_level and self.process.posterior.is_learned
+
+    def complete(self, share: float) -> bool:
+        """Return whether an epoch ending at fraction `share` of the fit trains the whole model."""
+        return True
+
+    def rates(self) -> dict[str, float]:
+        """Return learning rates by parameter name, relative to the usual rate; empty by default."""
+        return {}
+
+    @abstractmethod
+    def batches(self, batch: int, rng: np.random.Generator, share: float) -> list[Batch]:
+        """Divide the rows into the steps of an epoch that ends at fraction `share` of the fit."""
+
+    @abstractmethod
+    def split(self, batch: Batch, count: int) -> list[Batch]:
+        """Divide a batch into `count` batches for several processes; a batch may be empty."""
+
+    def placed(self, batch: int) -> Callable[[Batch], Batch]:
+        """Return a function that copies a batch to a GPU, for `RecordedStep`; default: nothing."""
+        return lambda placed: placed
+
+    @abstractmethod
+    def step(self, batch: Batch, weights: Weights) -> Tensor:
+        """Add the gradient of a batch's loss per datum to the parameters; return the loss."""
+
+    def update_closed_forms(self, held_out: Rows) -> None:
+        """Update, after an epoch, the parts that learn from rows without a gradient."""
+        process = self.process
+        with torch.no_grad():
+            process.diagonal.update_closed_forms(
+                process.basis(chunk) for chunk in self.rows.x.split(CHUNK)
+            )
+            process.posterior.update_closed_forms(process.weighted_rows(self.rows))
+            process.noise.update_closed_forms(
+                (process.terms(chunk.x).mean - chunk.y).square() for chunk in held_out.chunks()
+            )
+
+    def predicted(self, held_out: Rows, share: float) -> Prediction:
+        """Predict held-out rows after an epoch that ends at fraction `share` of the fit."""
+        return self.process.predict_scaled(held_out.x, held_out.counts)
+
+    def finish(self, held_out: Rows) -> Any:
+        """Return the process: by default, the steps have learned everything."""
+        return self.process
+
+
+def no_prior(process: LowRankProcess) -> Tensor:
+    """Return 0, the log density of a flat prior."""
+    return torch.zeros((), dtype=torch.float64, device=process.device)
+
+
+class ByInputs(SteppedFit[P]):
+    """A fit whose steps do not depend on the places of their rows.
 
     `splits` is true if the objective is a mean over rows; processes can then share a step.
     `combines` is true if the objective needs only the `Repeats` of rows with equal inputs.
     """
 
     splits: ClassVar[bool] = True
-    combines: bool = True
+
+    def __init__(self, process: P, *, combines: bool = True) -> None:
+        super().__init__(process)
+        self.combines = combines
+
+    def start(self, rows: Rows, seed: int, *, resumed: bool = False) -> None:
+        """Take the rows as `gathered`."""
+        super().start(self.gathered(rows), seed)
 
     @abstractmethod
-    def backward(self, model: M, rows: "Rows", n: int, weights: Weights) -> Tensor:
-        """Add the gradient of the rows' loss per datum to the parameters; return the loss."""
+    def backward(self, rows: Rows, n: int, weights: Weights) -> Tensor:
+        """Add the gradient of the loss of some of n rows, per datum, to the parameters; return it.
 
-    def gathered(self, rows: "Rows") -> "Rows":
+        The result is the loss.
+        """
+
+    def gathered(self, rows: Rows) -> Rows:
         """Collapse rows with equal inputs (see `Repeats`), if there are two or more on average."""
         if not self.combines:
             return rows
-        found = rows.collapsed()
-        return found if len(found.y) <= rows.n / 2 else rows
+        collapsed = rows.collapsed()
+        return collapsed if len(collapsed.y) <= rows.n / 2 else rows
 
-    def parts(
-        self, model: M, rows: "Rows", batch: int, rng: np.random.Generator, share: float
-    ) -> list[Part]:
+    def batches(self, batch: int, rng: np.random.Generator, share: float) -> list[Batch]:
         """Divide the inputs, in random order, into batches of about `batch` rows."""
-        inputs = len(rows.y)
-        size = math.ceil(self.rows(batch, rows.n) * inputs / rows.n)
+        rows, inputs = self.rows, len(self.rows.y)
+        size = math.ceil(self.batch_rows(batch, rows.n) * inputs / rows.n)
         order = torch.as_tensor(rng.permutation(inputs))
         repeats = torch.ones(inputs) if rows.repeats is None else rows.repeats.rows.cpu()
-        pairs = zip(order.split(size), order.to(model.device).split(size), strict=True)
+        pairs = zip(order.split(size), order.to(rows.x.device).split(size), strict=True)
         return [
-            Part(there, int(repeats[here].double().sum()), seed=_seed(here))
+            Batch(there, int(repeats[here].double().sum()), seed=_seed(here))
             for here, there in pairs
         ]
 
-    def split(self, model: M, rows: "Rows", part: Part, count: int) -> list[Part]:
-        """Divide a part into `count` parts; raise RequestError if `splits` is false."""
+    def split(self, batch: Batch, count: int) -> list[Batch]:
+        """Divide a batch into `count` batches; raise RequestError if `splits` is false."""
         if not self.splits:
             raise RequestError(
-                f"{model.name} is fitted to all rows at once, so {count} processes cannot share "
-                "the fit. Start the fit without torchrun, or choose a model that is fitted in "
-                "batches, such as field."
+                f"{self.process.name} is fitted to all rows at once, so {count} processes cannot "
+                "share the fit. Start the fit without torchrun, or choose a model that is fitted "
+                "in batches, such as field."
             )
-        pieces = part.numbers.tensor_split(count)
-        return [Part(own, rows.at(own).n, seed=_seed(own)) for own in pieces]
+        pieces = batch.numbers.tensor_split(count)
+        return [Batch(piece, self.rows.at(piece).n, seed=_seed(piece)) for piece in pieces]
 
-    def learn(self, model: M, rows: "Rows", part: Part, weights: Weights) -> Tensor:
-        """Add the gradient of a part's loss per datum to the parameters; return the loss."""
-        return self.backward(model, rows.at(part.numbers, part.n), rows.n, weights)
+    def step(self, batch: Batch, weights: Weights) -> Tensor:
+        """Add the gradient of a batch's loss per datum to the parameters; return the loss."""
+        return self.backward(self.rows.at(batch.numbers, batch.n), self.rows.n, weights)
 
 
 def _seed(numbers: Tensor) -> int:
     return zlib.crc32(numbers.cpu().numpy().tobytes())
 
 
-@dataclass(frozen=True)
-class PerBatch(ByInputs["LowRankProcess"]):
-    """Training step on the objective of a batch of rows; see `Step`."""
+class PerBatch(ByInputs[P]):
+    """A fit whose steps minimise the objective of a batch of rows."""
 
     same_kernels: ClassVar[bool] = True
-    objective: BatchObjective
-    combines: bool = True
 
-    def backward(self, model: "LowRankProcess", rows: "Rows", n: int, weights: Weights) -> Tensor:
+    def __init__(self, process: P, objective: BatchObjective, *, combines: bool = True) -> None:
+        super().__init__(process, combines=combines)
+        self.objective = objective
+
+    def backward(self, rows: Rows, n: int, weights: Weights) -> Tensor:
         """Add the gradient of the loss to the parameters; return the loss."""
-        terms = replace(model.terms(rows.x), repeats=rows.repeats)
+        terms = replace(self.process.terms(rows.x), repeats=rows.repeats)
         loss = self.objective(terms, rows.y, n, weights)
         loss.backward()
         return loss.detach().double()
 
 
-@dataclass(frozen=True)
-class WholeData(ByInputs[M]):
-    """Training step for the loss -(log likelihood of all rows + log prior) / n; see `Step`.
+class WholeData(ByInputs[P]):
+    """A fit whose steps minimise -(log likelihood of all rows + log prior) / n.
 
     The first pass computes sums over the rows, in chunks, and the gradient by the sums. The second
     pass propagates this gradient to the features of each chunk. Memory does not grow with n. One
@@ -173,31 +247,40 @@ class WholeData(ByInputs[M]):
 
     splits: ClassVar[bool] = False
 
-    objective: WholeObjective
-    prior: Callable[[M], Tensor] = no_prior
-    own_variance: bool = False
+    def __init__(
+        self,
+        process: P,
+        objective: WholeObjective,
+        prior: Callable[[Any], Tensor] = no_prior,
+        *,
+        own_variance: bool = False,
+    ) -> None:
+        super().__init__(process)
+        self.objective, self.prior, self.own_variance = objective, prior, own_variance
 
-    def rows(self, batch: int, n: int) -> int:
+    @staticmethod
+    def batch_rows(batch: int, n: int) -> int:  # noqa: ARG004
         """Return n, because the likelihood does not split into batches."""
         return n
 
-    def backward(self, model: M, rows: "Rows", n: int, weights: Weights) -> Tensor:
+    def backward(self, rows: Rows, n: int, weights: Weights) -> Tensor:
         """Add the gradient of the loss to the parameters; return the loss."""
+        process, own_variance = self.process, self.own_variance
         single = len(list(rows.chunks())) == 1
         if single:
-            total = statistics(model, rows, n, own_variance=self.own_variance)
+            total = statistics(process, rows, n, own_variance=own_variance)
         else:
-            total, peak = _total(model, rows, n, own_variance=self.own_variance)
+            total, peak = _total(process, rows, n, own_variance=own_variance)
             for value in _tensors(total).values():
                 value.requires_grad_()
-        loss = -(self.objective(total, model.noise()) + self.prior(model)) / n
+        loss = -(self.objective(total, process.noise()) + self.prior(process)) / n
         loss.backward()
         if single:
             return loss.detach().double()
         gradients = {name: value.grad for name, value in _tensors(total).items()}
         by_largest = gradients["largest_norm"]
-        for index, part in enumerate(rows.chunks()):
-            sums = _tensors(statistics(model, part, n, own_variance=self.own_variance))
+        for index, chunk in enumerate(rows.chunks()):
+            sums = _tensors(statistics(process, chunk, n, own_variance=own_variance))
             if by_largest is not None:
                 gradients["largest_norm"] = by_largest * (peak == index)
             used = [
@@ -210,19 +293,19 @@ class WholeData(ByInputs[M]):
 
 
 def statistics(
-    model: "LowRankProcess", rows: "Rows", n: int, *, own_variance: bool = False
+    process: LowRankProcess, rows: Rows, n: int, *, own_variance: bool = False
 ) -> Statistics:
     """Return the sums of a chunk, on the scale of the standardised target; n counts all rows."""
-    features = model.basis(rows.x)
+    features = process.basis(rows.x)
     phi, norm = features.phi.double(), features.norm.double()
-    residual = rows.y.double() - model.mean_constant.double()
+    residual = rows.y.double() - process.mean_constant.double()
     square, count = residual.square(), torch.ones_like(norm)
     if rows.repeats is not None:
         count, scatter = (part.double() for part in rows.repeats)
         square = square + scatter
     weight, log_variance = count, torch.zeros_like(norm)
     if own_variance:
-        variance = model.noise().double() + features.residual.double()
+        variance = process.noise().double() + features.residual.double()
         weight, log_variance = count / variance, variance.log()
     weighted = phi * weight[:, None]
     return Statistics(
@@ -239,14 +322,14 @@ def statistics(
 
 @torch.no_grad()
 def _total(
-    model: "LowRankProcess", rows: "Rows", n: int, *, own_variance: bool
+    process: LowRankProcess, rows: Rows, n: int, *, own_variance: bool
 ) -> tuple[Statistics, Tensor]:
     """Return the sums over all n rows, and the number of the chunk with the largest norm."""
     chunks = rows.chunks()
-    total = statistics(model, next(chunks), n, own_variance=own_variance)
+    total = statistics(process, next(chunks), n, own_variance=own_variance)
     largest = [total.largest_norm]
     for chunk in chunks:
-        more = _tensors(statistics(model, chunk, n, own_variance=own_variance))
+        more = _tensors(statistics(process, chunk, n, own_variance=own_variance))
         largest.append(more["largest_norm"])
         sums = {name: value + more[name] for name, value in _tensors(total).items()}
         sums["largest_norm"] = torch.maximum(total.largest_norm, largest[-1])

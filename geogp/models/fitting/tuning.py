@@ -62,7 +62,7 @@ def choose_weights(
         path = folder and folder / f"{weights.alpha:g}-{weights.beta:g}.safetensors"
         chosen = replace(settings, weights=weights)
         try:
-            state = fit(make(), train, validation, chosen, checkpoint=path, progress=progress)
+            _, state = fit(make(), train, validation, chosen, checkpoint=path, progress=progress)
             trial = Trial(weights, state.best_nll, state.seconds)
         except NumericalError as error:
             trial, cause = Trial(weights, float("inf")), error

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -10,10 +9,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from geogp.errors import NumericalError, RequestError
-
-if TYPE_CHECKING:
-    from geogp.models.process.data import Data
-    from geogp.models.process.lowrank import LowRankProcess, Rows
+from geogp.models.process.data import Data
+from geogp.models.process.model import Model
+from geogp.models.process.rows import Rows
 
 Floats = NDArray[np.float64]
 
@@ -29,14 +27,14 @@ class JointPosterior:
     diagonal of the model. m (r,) and L (r, r) are for the standardised target, float64.
     """
 
-    model: "LowRankProcess"
+    model: Model
     m: Tensor
     L: Tensor
 
     def mean(self, x: Floats) -> Floats:
         """Return E[f(x)] in the target's unit, shape (n,)."""
         parts = [phi @ self.m for phi in self.model.feature_chunks(x)]
-        return self._centre() + torch.cat(parts).cpu().numpy()
+        return self.model.intercept + torch.cat(parts).cpu().numpy()
 
     def variance(self, x: Floats) -> Floats:
         """Return the variance of f(x) in the target's squared unit, shape (n,)."""
@@ -59,17 +57,13 @@ class JointPosterior:
         white = torch.randn(len(self.m), paths, generator=generator, dtype=torch.float64)
         w = self.m[:, None] + self.L @ white.to(self.m.device)
         drawn = torch.cat([phi @ w for phi in self.model.feature_chunks(x)])
-        return self._centre() + drawn.T.cpu().numpy()
+        return self.model.intercept + drawn.T.cpu().numpy()
 
     def _whitened(self, x: Floats) -> Iterator[Tensor]:
         return (phi @ self.L for phi in self.model.feature_chunks(x))
 
-    def _centre(self) -> float:
-        model = self.model
-        return float(model.y_mean + model.y_sd * model.mean_constant.detach().double())
 
-
-def joint_posterior(model: "LowRankProcess", train: "Data") -> JointPosterior:
+def joint_posterior(model: Model, train: Data) -> JointPosterior:
     """Return the posterior of the weights given the training rows, for the fitted basis and noise.
 
     L L' = (I + Phi' V^(-1) Phi)^(-1), with V the variances of the rows around the function; see
@@ -83,13 +77,13 @@ def joint_posterior(model: "LowRankProcess", train: "Data") -> JointPosterior:
     return posterior_given(model, model.as_rows(train))
 
 
-def posterior_given(model: "LowRankProcess", rows: "Rows") -> JointPosterior:
+def posterior_given(model: Model, rows: Rows) -> JointPosterior:
     """Return the result of `joint_posterior` for `Rows`."""
     with torch.no_grad():
         return JointPosterior(model, *model.conditioned(rows))
 
 
-def two_variances(model: "LowRankProcess", train: "Data", x: Floats) -> dict[str, float]:
+def two_variances(model: Model, train: Data, x: Floats) -> dict[str, float]:
     """Return the median sd of the function over points (n, d), computed in two ways.
 
     ``stated`` comes from predictions, ``closed_form`` from `joint_posterior`.
@@ -117,7 +111,7 @@ class Components:
     share: Floats
 
 
-def leading_components(model: "LowRankProcess", x: Floats, count: int) -> Components:
+def leading_components(model: Model, x: Floats, count: int) -> Components:
     """Return the leading components Phi v_k over inputs (n, d), v_k the eigenvectors of Phi'Phi.
 
     Components with at most a millionth of the variance are left out. Raises RequestError if `count`
@@ -136,7 +130,7 @@ def leading_components(model: "LowRankProcess", x: Floats, count: int) -> Compon
     return Components(values * np.where(farthest < 0, -1.0, 1.0), share)
 
 
-def effective_rank(model: "LowRankProcess", x: Floats) -> float:
+def effective_rank(model: Model, x: Floats) -> float:
     """Return the effective rank of the features at inputs (n, d), from 1 to r.
 
     It is exp(entropy of the normalised eigenvalues of Phi'Phi) (Roy and Vetterli 2007). Raises
@@ -147,7 +141,7 @@ def effective_rank(model: "LowRankProcess", x: Floats) -> float:
     return float(np.exp(-np.sum(share * np.log(np.where(share > 0, share, 1.0)))))
 
 
-def _gram(model: "LowRankProcess", x: Floats) -> Tensor:
+def _gram(model: Model, x: Floats) -> Tensor:
     """Return Phi'Phi over inputs, (r, r)."""
     gram = torch.zeros((), dtype=torch.float64)
     for phi in model.feature_chunks(x):

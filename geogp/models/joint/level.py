@@ -24,8 +24,9 @@ from geogp.models.joint.law import posterior_given
 from geogp.models.joint.weighted_sums import WeightedSums
 from geogp.models.numerics.devices import WORD
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankProcess, Rows, Single
 from geogp.models.process.memory import HELD_BYTES, check_level
+from geogp.models.process.model import Model
+from geogp.models.process.rows import Rows
 
 Floats = NDArray[np.float64]
 Weights = Any
@@ -45,7 +46,6 @@ class LevelOptions(NamedTuple):
     earlier: int = EARLIER_TILES
     seed: int = 0
     columns: int = 0
-    single: Single | None = None
 
 
 class LocalCovariance(NamedTuple):
@@ -87,7 +87,7 @@ class JointLevel:
         independent between tiles and does not belong to a tile process.
     """
 
-    model: LowRankProcess
+    model: Model
     x: Floats
     m: Tensor
     L: Tensor
@@ -263,7 +263,7 @@ class JointLevel:
 
 
 def joint_level(
-    model: LowRankProcess,
+    model: Model,
     train: Data | None,
     x: Floats,
     *,
@@ -271,7 +271,6 @@ def joint_level(
     earlier: int = EARLIER_TILES,
     seed: int = 0,
     columns: int = 0,
-    single: Single | None = None,
 ) -> JointLevel:
     """Return the joint distribution of the level at tiles, for a known basis.
 
@@ -284,7 +283,6 @@ def joint_level(
     `earlier`: see `tile_sequence`.
     `seed`: seed of the order of the tiles.
     `columns`: number of requested sums or draws; the check of memory uses it.
-    `single`: `model.single(x)`, which saves time if it is known.
 
     Raises RequestError if the model is a model of counts or not fitted, if rows are needed but not
     given, or if there is not enough memory. Raises DataError if two tiles are at one place and
@@ -294,13 +292,11 @@ def joint_level(
     whole_number("seed", seed, 0, MAX_SEED)
     whole_number("columns", columns, 0, MAX_SEED)
     rows = None if train is None else model.as_rows(train)
-    return level_of(model, x, rows, LevelOptions(calibrated, earlier, seed, columns, single))
+    return level_of(model, x, rows, LevelOptions(calibrated, earlier, seed, columns))
 
 
 @singledispatch
-def level_of(
-    model: LowRankProcess, x: Floats, rows: Rows | None, options: LevelOptions
-) -> JointLevel:
+def level_of(model: Any, x: Floats, rows: Rows | None, options: LevelOptions) -> JointLevel:
     """Return the joint level of a model at tiles, given the training rows; see `joint_level`.
 
     This is the level of a model without a tile process. A model with its own registers it here.
@@ -337,7 +333,7 @@ ROUNDING = 1e-6
 """Largest relative difference of a model's mean and sd of y, which may be in single precision."""
 
 
-def check_rows(model: LowRankProcess, y: Floats) -> None:
+def check_rows(model: Model, y: Floats) -> None:
     """Raise DataError if targets (m,) differ from those of the training rows in mean or sd.
 
     Raises RequestError if the model contains its training rows.

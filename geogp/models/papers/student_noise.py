@@ -7,7 +7,7 @@ not reduce the influence of a bad row.
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -17,10 +17,11 @@ from geogp.distributions.prediction import Prediction
 from geogp.distributions.student_sum import NormalPlusStudent
 from geogp.models.fitting.steps import ByInputs
 from geogp.models.options import Weights
-from geogp.models.process.lowrank import LowRankProcess, Rows
+from geogp.models.process.lowrank import LowRankProcess
 from geogp.models.process.noise import NOISE_FLOOR, NOISE_START, Noise
 from geogp.models.process.objectives import BatchTerms, hermite
 from geogp.models.process.posteriors import WeightedRows
+from geogp.models.process.rows import Rows
 
 if TYPE_CHECKING:
     from geogp.models.process.basis_functions import Features
@@ -67,13 +68,13 @@ class StudentGP(LowRankProcess):
         self, x: Tensor, counts: Tensor | None = None, *, level: bool = False
     ) -> Prediction:
         """Predict f (the level), or f plus noise, which is a scale mixture of normals."""
-        found = super().predict_scaled(x, counts, level=level)
+        usual = super().predict_scaled(x, counts, level=level)
         if level:
-            return found
+            return usual
         shape = NormalPlusStudent(
-            found.function_variance, found.noise_variance, float(self.noise.df.detach())
+            usual.function_variance, usual.noise_variance, float(self.noise.df.detach())
         )
-        return replace(found, shape=shape)
+        return replace(usual, shape=shape)
 
     def weighted_rows(self, rows: Rows) -> Iterator[WeightedRows]:
         """Yield the rows for `condition`.
@@ -83,31 +84,31 @@ class StudentGP(LowRankProcess):
         (Tipping and Lawrence 2005). Rows far from the function have little weight.
         """
         df, squared = self.noise.df, self.noise.scale_squared
-        for part in rows.chunks():
-            found: Features = self.basis(part.x)
-            moments = self.posterior.moments(found.phi)
-            added = self.diagonal.of_rows(found).double()
-            residual = (part.y - self.mean_constant).double()
+        for chunk in rows.chunks():
+            features: Features = self.basis(chunk.x)
+            moments = self.posterior.moments(features.phi)
+            added = self.diagonal.of_rows(features).double()
+            residual = (chunk.y - self.mean_constant).double()
             away = (residual - moments.mean).square() + moments.variance + added
             variance = squared * (df + away / squared) / (df + 1) + added
-            yield WeightedRows(found.phi, residual, variance)
+            yield WeightedRows(features.phi, residual, variance)
 
 
-@dataclass(frozen=True)
 class StudentPerBatch(ByInputs[StudentGP]):
-    """Training step on the evidence lower bound of a batch of rows under Student-t noise.
+    """A fit on the evidence lower bound of a batch of rows under Student-t noise.
 
     `missed` (b,) is the variance of f that the objective adds to s² = ||L' phi||².
     """
 
     same_kernels: ClassVar[bool] = True
 
-    missed: Callable[[BatchTerms], Tensor]
-    combines: bool = False
+    def __init__(self, process: StudentGP, missed: Callable[[BatchTerms], Tensor]) -> None:
+        super().__init__(process, combines=False)
+        self.missed = missed
 
-    def backward(self, model: StudentGP, rows: Rows, n: int, weights: Weights) -> Tensor:
+    def backward(self, rows: Rows, n: int, weights: Weights) -> Tensor:
         """Add the gradient of the loss to the parameters; return the loss."""
-        terms, law = model.terms(rows.x), model.noise
+        terms, law = self.process.terms(rows.x), self.process.noise
         variance = terms.function_variance + self.missed(terms)
         nll = student_expected_nll(
             rows.y - terms.mean, variance, scale_squared=law.scale_squared, df=law.df

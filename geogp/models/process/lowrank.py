@@ -1,17 +1,16 @@
-"""The class of all models: a process with a basis, a posterior and a noise model."""
+"""Low-rank processes: a basis, a posterior, a noise model and the variance of single points."""
 
-from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from geogp.choices import CLASS, COUNT
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
-from geogp.models.names import find_model
 from geogp.models.numerics.arrays import as_inputs
 from geogp.models.numerics.devices import CHUNK, CHUNK_ARRAYS, rows_at_once
 from geogp.models.numerics.linalg import deferred_checks
@@ -20,66 +19,20 @@ from geogp.models.process.architecture import Architecture
 from geogp.models.process.basis_functions import Basis, Features
 from geogp.models.process.data import Data
 from geogp.models.process.diagonals import Diagonal
+from geogp.models.process.model import Model
 from geogp.models.process.noise import Noise
-from geogp.models.process.objectives import BatchTerms, Repeats
+from geogp.models.process.objectives import BatchTerms
 from geogp.models.process.posteriors import Posterior, WeightedRows, condition
 from geogp.models.process.rbf_readers import Marginals
+from geogp.models.process.rows import Rows
 
 Floats = NDArray[np.float64]
 
-Single = dict[str, Tensor]
-"""The level of single tiles given the rows near each: tensors by name; see `LowRankProcess.single`."""
+ENTRIES = 2**20
+"""Numbers in a chunk of a prediction on a CPU, to fit into the cache."""
 
-ENTRIES, MIN_ROWS = 2**20, 256
-"""Numbers in a chunk of a prediction on a CPU, to fit into the cache; least number of rows."""
-
-
-class Rows(NamedTuple):
-    """Rows for a model: scaled `x` (n, d), standardised `y` (n,), `counts` (n, 2) float64.
-
-    `counts` are the tests and the devices behind each average; a model uses them if the noise
-    depends on them. With `repeats`, each entry is an input with several rows, and `y` is the mean
-    of these rows. `groups` (n,) are as in `Data`, or None if they are not needed. `total` is the
-    number of rows, repeats included; it is stored because a GPU must not be asked for it.
-    """
-
-    x: Tensor
-    y: Tensor
-    counts: Tensor
-    repeats: Repeats | None = None
-    groups: Tensor | None = None
-    total: int | None = None
-
-    @property
-    def n(self) -> int:
-        """Number of rows, repeats included; if `total` is unknown, the host waits for the sum."""
-        if self.total is not None:
-            return self.total
-        return len(self.y) if self.repeats is None else int(self.repeats.rows.sum())
-
-    def at(self, numbers: Tensor | slice, n: int | None = None) -> "Rows":
-        """Return the rows with the given row numbers, which are `n` with repeats, if known."""
-        repeats = self.repeats and Repeats(*(part[numbers] for part in self.repeats))
-        groups = None if self.groups is None else self.groups[numbers]
-        return Rows(self.x[numbers], self.y[numbers], self.counts[numbers], repeats, groups, n)
-
-    def chunks(self) -> Iterator["Rows"]:
-        """Yield the rows in order, `CHUNK` at a time; their totals are unknown."""
-        for start in range(0, len(self.y), CHUNK):
-            yield self.at(slice(start, start + CHUNK))
-
-    def collapsed(self) -> "Rows":
-        """Return the distinct inputs, with mean and scatter of the rows at each; see `Repeats`."""
-        x, inverse = torch.unique(self.x, dim=0, return_inverse=True)
-        count = torch.bincount(inverse).double()
-        mean = torch.bincount(inverse, self.y.double()) / count
-        square = (self.y.double() - mean[inverse]).square()
-        repeats = Repeats(count, torch.bincount(inverse, square) / count)
-        dtype = self.y.dtype
-        sums = torch.zeros(len(x), 2, dtype=torch.float64, device=x.device)
-        counts = sums.index_add(0, inverse, self.counts) / count[:, None]
-        repeats = Repeats(*(part.to(dtype) for part in repeats))
-        return Rows(x, mean.to(dtype), counts, repeats, total=len(self.y))
+MIN_ROWS = 256
+"""Smallest number of rows in such a chunk."""
 
 
 NO_NUMBERS = (
@@ -88,7 +41,7 @@ NO_NUMBERS = (
 )
 
 
-class LowRankProcess(nn.Module):
+class LowRankProcess(nn.Module, Model):
     """y = f(x) + noise with f(x) = m0 + <w, phi(x)>; the kernel is k(x, x') = <phi(x), phi(x')>.
 
     The model maps the inputs `x_low` and `x_high` to -1 and 1, and standardises targets by the mean
@@ -96,16 +49,11 @@ class LowRankProcess(nn.Module):
     are multiplied by `widening`. `predict`, `features` and `kernel` take unscaled inputs and return
     values in the unit of the target.
 
-    `name` is the row of the catalogue, and `step` is the training step of this row (see
-    `fitting/steps.py`). `diagonal` adds variance at single points. `holds_rows` says whether the
-    model stores its training rows, because predictions need them. `has_level` says whether the
-    level, around which measurements scatter, has a closed-form posterior.
+    `name` is the row of the catalogue. `make_fit` makes the fit of this row, which trains the
+    process (see `fitting/steps.py`). `diagonal` adds variance at single points.
     """
 
-    holds_rows: ClassVar[bool] = False
-    has_level: ClassVar[bool] = True
-
-    step: Any
+    make_fit: Callable[[Any], Any]
     x_low: Tensor
     x_high: Tensor
     y_mean: Tensor
@@ -137,21 +85,11 @@ class LowRankProcess(nn.Module):
         self.register_buffer("y_sd", torch.ones((), dtype=torch.float64))
         self.register_buffer("widening", torch.ones((), dtype=torch.float64))
 
-    def _load_from_state_dict(self, *given: Any) -> None:
-        super()._load_from_state_dict(*given)
+    def _load_from_state_dict(self, *arguments: Any) -> None:
+        super()._load_from_state_dict(*arguments)
         above = self.x_high - self.x_low, self.y_sd, self.widening
         if not all(bool((value > 0).all()) for value in above):
             raise ValueError("expected x_low below x_high, and y_sd and widening above 0")
-
-    @property
-    def spread_is_noise(self) -> bool:
-        """Whether the function variance also contains noise; see `ModelName`."""
-        return find_model(self.name).spread_is_noise
-
-    @property
-    def can_solve_mean(self) -> bool:
-        """Whether the mean of the weights is learned, so that a closed form could replace it."""
-        return self.has_level and self.posterior.is_learned
 
     @property
     def device(self) -> torch.device:
@@ -171,6 +109,16 @@ class LowRankProcess(nn.Module):
                     f"{value.device} with {value.dtype}. Move the whole model with .to(device), "
                     "and choose the dtype with Architecture(dtype=...)."
                 )
+
+    @property
+    def level_in_closed_form(self) -> bool:
+        """Whether the stated variance of the level is that of the closed form."""
+        return self.posterior.in_closed_form
+
+    @property
+    def intercept(self) -> float:
+        """The mean m0 in the target's unit."""
+        return float(self.y_mean + self.y_sd * self.mean_constant.detach().double())
 
     def scaled(self, x: Floats | Tensor) -> Tensor:
         """Return inputs (n, d) for the basis: used columns only, scaled, on the model's device.
@@ -214,49 +162,22 @@ class LowRankProcess(nn.Module):
 
     def terms(self, x: Tensor) -> BatchTerms:
         """Return the terms of objectives at scaled inputs (b, d), for a standardised target."""
-        found: Features = self.basis(x)
-        moments, kl = self.posterior.moments_and_kl(found.phi)
+        features: Features = self.basis(x)
+        moments, kl = self.posterior.moments_and_kl(features.phi)
         return BatchTerms(
             mean=self.mean_constant + moments.mean,
             function_variance=moments.variance,
-            residual=found.residual,
-            feature_norm=found.norm,
+            residual=features.residual,
+            feature_norm=features.norm,
             noise_var=self.noise(),
             kl=kl,
         )
 
-    def keep_rows(self, rows: Rows, seed: int) -> Rows:
-        """Store the data that prediction needs; return the rows in the order of the training steps.
-
-        By default nothing is stored. `seed` fixes random choices.
-        """
-        return rows
-
-    def begin(self, seed: int) -> None:
-        """Find start values from the stored rows before the first step; by default, do nothing."""
-
-    def coefficients(self) -> tuple[Floats, Floats]:
-        """Return means and sds of the covariates' coefficients; empty by default."""
-        return np.zeros(0), np.zeros(0)
-
-    def rates(self) -> dict[str, float]:
-        """Return learning rates by parameter name, relative to the usual rate; empty by default."""
-        return {}
-
-    def finish(self, validation: Rows) -> None:
-        """Learn from the validation rows after the last step; by default, do nothing."""
-
-    def widen(self, factor: float) -> None:
-        """Multiply predictive standard deviations by `factor`."""
-        self.widening.fill_(factor)
-
-    def update_closed_forms(self, rows: Rows, validation: Rows) -> None:
-        """Update the parts that learn from training or validation rows without a gradient."""
-        with torch.no_grad():
-            self.diagonal.update_closed_forms(self.basis(part) for part in rows.x.split(CHUNK))
-            self.posterior.update_closed_forms(self.weighted_rows(rows))
-            errors = ((self.terms(part.x).mean - part.y).square() for part in validation.chunks())
-            self.noise.update_closed_forms(errors)
+    def widened(self, factor: float) -> Self:
+        """Return the process with predictive standard deviations multiplied by `factor`."""
+        wider = deepcopy(self)
+        wider.widening.fill_(factor)
+        return wider
 
     def weighted_rows(self, rows: Rows) -> Iterator[WeightedRows]:
         """Yield features, residuals and variances of rows, in chunks, for `condition`.
@@ -265,27 +186,18 @@ class LowRankProcess(nn.Module):
         `spread_is_noise`, the function variance is added. For the mean of k rows at one input, the
         variance is divided by k.
         """
-        for part in rows.chunks():
-            found: Features = self.basis(part.x)
-            variance = self.noise().double() + self.diagonal.of_rows(found).double()
+        for chunk in rows.chunks():
+            features: Features = self.basis(chunk.x)
+            variance = self.noise().double() + self.diagonal.of_rows(features).double()
             if self.spread_is_noise:
-                variance = variance + self.posterior.moments(found.phi).variance.double()
-            if part.repeats is not None:
-                variance = variance / part.repeats.rows.double()
-            yield WeightedRows(found.phi, part.y - self.mean_constant, variance)
+                variance = variance + self.posterior.moments(features.phi).variance.double()
+            if chunk.repeats is not None:
+                variance = variance / chunk.repeats.rows.double()
+            yield WeightedRows(features.phi, chunk.y - self.mean_constant, variance)
 
     def conditioned(self, rows: Rows) -> tuple[Tensor, Tensor]:
         """Return mean (r,) and factor (r, r) of the weights given rows; see `condition`."""
         return condition(self.weighted_rows(rows), torch.zeros(self.basis.rank, device=self.device))
-
-    def check_has_level(self) -> None:
-        """Raise RequestError if the level has no closed-form posterior."""
-        if not self.has_level:
-            of = {COUNT: "counts", CLASS: "classes"}[find_model(self.name).kind]
-            raise RequestError(
-                f"{self.name} is a model of {of}: its level has no posterior in closed form. "
-                f"Choose a model of averages."
-            )
 
     def predict(
         self,
@@ -295,31 +207,8 @@ class LowRankProcess(nn.Module):
         *,
         level: bool = False,
     ) -> Prediction:
-        """Predict at inputs of shape (n, d), in chunks, in the target's unit.
-
-        `tests`, `devices`: numbers of tests and devices behind each average; the noise of this
-            model ignores them.
-        `level`: whether to predict the level around which measurements scatter, which is the
-            function without noise.
-
-        The function variance includes the variance of the diagonal. Raises the errors of `scaled`,
-        and NumericalError if a predictive variance is not positive.
-        """
+        """Predict at inputs, ignoring tests and devices; see `Model.predict`."""
         return self.predict_scaled(self.scaled(x), level=level).widened(float(self.widening))
-
-    def single(
-        self,
-        x: Floats,
-        tests: Floats | float | None = None,
-        devices: Floats | float | None = None,
-    ) -> Single:
-        """Return what a map and the joint level of its tiles both need, (n,) tensors by name.
-
-        Nothing for models whose predictions of single tiles are fast, and if a tile lies outside
-        the times of the rows. `predict` and `joint` of other models take the result as `single`.
-        If `tests` is given, it also has what `predict` needs for these `tests` and `devices`.
-        """
-        return {}
 
     def predict_scaled(
         self, x: Tensor, counts: Tensor | None = None, *, level: bool = False
@@ -338,27 +227,23 @@ class LowRankProcess(nn.Module):
             read = self.basis.reader(self.posterior, norms=norms, rows=len(x))
             usual = min(CHUNK, max(MIN_ROWS, ENTRIES // self.basis.rank))
             rows = rows_at_once(usual, CHUNK_ARRAYS * self.architecture.widest, x.device)
-            parts = [read(part) for part in x.split(rows)]
-            found = Marginals(*map(torch.cat, zip(*parts, strict=True)))
-            mean = self.y_mean + self.y_sd * (self.mean_constant.double() + found.mean)
-            variance = found.variance
+            chunks = [read(chunk) for chunk in x.split(rows)]
+            marginals = Marginals(*map(torch.cat, zip(*chunks, strict=True)))
+            mean = self.y_mean + self.y_sd * (self.mean_constant.double() + marginals.mean)
+            variance = marginals.variance
             if norms:
-                variance = variance + self.diagonal(found).double()
+                variance = variance + self.diagonal(marginals).double()
             noise = torch.zeros_like(variance) if level else self.noise().double()
             scale = self.y_sd.square()
             in_units = mean, variance * scale, noise.expand_as(variance) * scale
             arrays: Floats = torch.stack(in_units).cpu().numpy()
         return arrays
 
-    def features(self, x: Floats) -> Floats:
-        """Return phi(x), (n, r), in the target's unit, so that k = phi phi'."""
-        return torch.cat(list(self.feature_chunks(x))).cpu().numpy()
-
     def feature_chunks(self, x: Floats) -> Iterator[Tensor]:
         """Yield phi(x) in the target's unit, float64, in chunks (c, r) on the device."""
-        for part in self.scaled(x).split(CHUNK):
+        for chunk in self.scaled(x).split(CHUNK):
             with torch.no_grad():
-                phi = self.basis(self.seen(part)).phi.double() * self.y_sd
+                phi = self.basis(self.seen(chunk)).phi.double() * self.y_sd
             yield phi
 
     def added_variance(self, x: Floats) -> Floats:
@@ -366,20 +251,12 @@ class LowRankProcess(nn.Module):
         if not self.diagonal.uses_norms:
             return np.zeros(len(x))
         with torch.no_grad():
-            parts = [self.diagonal(self.basis(part)) for part in self.scaled(x).split(CHUNK)]
-            found: Floats = (torch.cat(parts).double() * self.y_sd.square()).cpu().numpy()
-        return found
+            chunks = [self.diagonal(self.basis(chunk)) for chunk in self.scaled(x).split(CHUNK)]
+            variance: Floats = (torch.cat(chunks).double() * self.y_sd.square()).cpu().numpy()
+        return variance
 
     def function_variance(self, x: Floats, L: Tensor) -> Floats:
-        """Return the function variance of a prediction for the weight covariance L L', (n,).
-
-        L (r, r), float64, belongs to the weights of the features in `feature_chunks`.
-        """
-        parts = [(phi @ L).square().sum(1).cpu() for phi in self.feature_chunks(x)]
-        found: Floats = torch.cat(parts).numpy() + self.added_variance(x)
-        return found * float(self.widening) ** 2
-
-    def kernel(self, x: Floats, x2: Floats) -> Floats:
-        """Return the prior covariance <phi(x), phi(x2)>, (n, n2), in the target's squared unit."""
-        second = torch.cat(list(self.feature_chunks(x2)))
-        return torch.cat([phi @ second.T for phi in self.feature_chunks(x)]).cpu().numpy()
+        """Return the function variance for the weight covariance L L'; see `Model`."""
+        chunks = [(phi @ L).square().sum(1).cpu() for phi in self.feature_chunks(x)]
+        variance: Floats = torch.cat(chunks).numpy() + self.added_variance(x)
+        return variance * float(self.widening) ** 2

@@ -1,6 +1,7 @@
 """Makes the files of a map from a fitted model: grid, rasters, figures and page."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
+from torch import Tensor
 
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.quantity import Quantity
@@ -34,7 +36,6 @@ from geogp.maps.rasters import LARGE_TILES, has_zarr, write_geotiffs, write_netc
 from geogp.maps.stac_item import write_item
 from geogp.maps.target_quantities import quantity_of
 from geogp.maps.tile_table import write_tile_table
-from geogp.models.process.lowrank import Single
 from geogp.records.record_names import LEVEL
 from geogp.records.run_record import RunMap
 from geogp.reports.rendering import say
@@ -49,14 +50,14 @@ from geogp.runs.settings import MAX_TILES
 class Drawing:
     """A map in memory: its job, its raster, the content of its page, and warnings.
 
-    `single` has the tensors of the `KeptLevel`.
+    `level` has the tensors of the `KeptLevel`.
     """
 
     job: Job
     grid: xr.Dataset
     content: PageContent
     warnings: list[str]
-    single: Single
+    level: Mapping[str, Tensor]
 
     @property
     def record(self) -> RunMap:
@@ -97,7 +98,7 @@ class Drawing:
         write_item(self.grid, folder)
         tiles, county = content.tiles, content.county_names
         model = sha256_of(folder / MODEL_FILE)
-        KeptLevel.of(folder, model, job.question.at, tiles).write(self.single)
+        KeptLevel.of(folder, model, job.question.at, tiles).write(self.level)
         write_tile_table(self.grid, tiles, folder / "tiles.parquet", county=county)
         if len(tiles) > LARGE_TILES and has_zarr():
             write_zarr(self.grid, folder / "grid.zarr")
@@ -122,8 +123,9 @@ def draw(
     region.check_zoom(zoom)
     tiles = region.tiles(zoom)
     asker = MapPredictor(job, model, repair, zoom)
-    single = asker.single(tiles) if job.keeps_level else {}
-    prediction = asker.predict(tiles, [question.quarter], single)
+    nothing: AbstractContextManager[Mapping[str, Tensor]] = nullcontext({})
+    with asker.remembering(tiles) if job.keeps_level else nothing as level:
+        prediction = asker.predict(tiles, [question.quarter])
     quantity = quantity_of(seen.target)
     grid = _grid(job, tiles, prediction, settings)
     grids = {job.places.provider: grid}
@@ -171,7 +173,7 @@ def draw(
         if others and not quantity.classes
         else None,
     )
-    return Drawing(job, grid, content, texts, single)
+    return Drawing(job, grid, content, texts, level)
 
 
 def _grid(

@@ -183,7 +183,7 @@ class Job:
         """Number of rows per training step, for a training part of 80 % of all rows."""
         n = 8 * len(self.observations) // 10
         spec = with_noise(find_spec(self.request.model), self.request.noise)
-        return spec.step.rows(self.preset.batch_for(n), n)
+        return spec.batch_rows(self.preset.batch_for(n), n)
 
     def data(self, rows: Rows) -> Data:
         """Return the observations that the mask `rows` selects, as `Data`."""

@@ -1,10 +1,12 @@
 """Predictions of a map, in the map's quarter and in other quarters."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from torch import Tensor
 
 from geogp.distributions.prediction import Prediction
 from geogp.estimators.spatial_gp import SpatialGP
@@ -15,7 +17,6 @@ from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.maps.page.kernel_basis import coarser
 from geogp.maps.page.page_quantiles import QuarterMap
-from geogp.models.process.lowrank import Single
 from geogp.records.record_names import LEVEL
 from geogp.runs.pipeline.job import Job
 
@@ -39,24 +40,22 @@ class MapPredictor:
     repair: Repair
     zoom: int
 
-    def predict(
-        self, tiles: Tiles, quarters: Sequence[int], single: Single | None = None
-    ) -> Prediction:
-        """Return predictions at the centres of n tiles in q quarters, (q n,), sorted by quarter.
-
-        `single` is the result of `single` for these tiles and the quarter of the map, if known.
-        """
+    def predict(self, tiles: Tiles, quarters: Sequence[int]) -> Prediction:
+        """Return predictions at the centres of n tiles in q quarters, (q n,), sorted by quarter."""
         question, tables, counts = self.job.question, self.job.places, self._counts
         places = pd.concat([tables.of_tiles(tiles, quarter, **counts) for quarter in quarters])
-        found = self.model.predict_distribution(places, level=question.name == LEVEL, single=single)
+        found = self.model.predict_distribution(places, level=question.name == LEVEL)
         if self.repair.n and question.name != LEVEL:
             found = self.repair.apply(found, self._places(tiles, len(quarters)))
         return found.pooled(4 ** (ZOOM - self.zoom))
 
-    def single(self, tiles: Tiles) -> Single:
-        """Return the level of single tiles in the quarter of the map; see `LowRankProcess.single`."""
+    @contextmanager
+    def remembering(self, tiles: Tiles) -> Iterator[Mapping[str, Tensor]]:
+        """Keep the level of tiles in the quarter of the map; see `Model.remembering`."""
         places = self.job.places.of_tiles(tiles, self.job.question.quarter)
-        return self.model.network_.single(self.model.inputs(places), **self._counts)
+        tests, devices = self.job.question.tests, self.job.question.devices
+        with self.model.network_.remembering(self.model.inputs(places), tests, devices) as level:
+            yield level
 
     @property
     def _counts(self) -> dict[str, int | None]:

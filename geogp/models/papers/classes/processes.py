@@ -6,7 +6,7 @@ and the weights w_j are independent. The variational posterior and the bound are
 """
 
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -15,17 +15,18 @@ from torch import Tensor, nn
 
 from geogp.distributions.class_prediction import ClassPrediction
 from geogp.errors import DataError, RequestError
-from geogp.models.fitting.steps import ByInputs, Part
+from geogp.models.fitting.steps import Batch, ByInputs
 from geogp.models.numerics.devices import CHUNK
 from geogp.models.numerics.threads import seeded
 from geogp.models.options import Weights
 from geogp.models.papers.scale_mixtures.processes import SCALE_PRIOR, scale_divergence
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.basis_functions import Features
-from geogp.models.process.lowrank import Floats, LowRankProcess, Rows
+from geogp.models.process.lowrank import Floats, LowRankProcess
 from geogp.models.process.noise import Noise, ValidationNoise
 from geogp.models.process.objectives import BatchTerms
 from geogp.models.process.posteriors import Moments, Posterior
+from geogp.models.process.rows import Rows
 
 TRAINING_DRAWS = 16
 """Number T of draws of the logits in a step of training."""
@@ -93,12 +94,6 @@ class ClassProcess(LowRankProcess):
         self.mean_constant.requires_grad = False
         self.constants = nn.Parameter(torch.zeros(k, dtype=architecture.torch_dtype))
 
-    def rates(self) -> dict[str, float]:
-        """Return learning rates by parameter name, relative to that of a network."""
-        names = [name for name, _ in self.named_parameters() if ".backbone." not in name]
-        scales = {"basis.kernel.log_readout", "basis.log_variance", "log_scale"}
-        return {name: SCALE_RATE if name in scales else HEAD_RATE for name in names}
-
     def take_target(self, y: Floats) -> None:
         """Set the constants c_j; raise DataError if a target is not the number of a class."""
         shares = torch.as_tensor(np.bincount(self._codes(y), minlength=len(self.constants)) + 1.0)
@@ -114,13 +109,13 @@ class ClassProcess(LowRankProcess):
 
         Mean and function variance are (b, k); the variance includes that of the diagonal.
         """
-        found: Features = self.basis(x)
-        moments, kl = self.posterior.moments_and_kl(found.phi)
+        features: Features = self.basis(x)
+        moments, kl = self.posterior.moments_and_kl(features.phi)
         return BatchTerms(
             mean=self.constants + moments.mean,
-            function_variance=moments.variance + self.diagonal(found)[:, None],
-            residual=found.residual,
-            feature_norm=found.norm,
+            function_variance=moments.variance + self.diagonal(features)[:, None],
+            residual=features.residual,
+            feature_norm=features.norm,
             noise_var=self.noise(),
             kl=kl,
         )
@@ -133,9 +128,6 @@ class ClassProcess(LowRankProcess):
     def df(self) -> float:
         """Degrees of freedom of the logits; infinite for normal logits."""
         return float("inf")
-
-    def update_closed_forms(self, rows: Rows, validation: Rows) -> None:
-        """Do nothing, because the gradient trains every part."""
 
     def predict(  # type: ignore[override]
         self,
@@ -152,12 +144,10 @@ class ClassProcess(LowRankProcess):
         self, x: Tensor, counts: Tensor | None = None, *, level: bool = False
     ) -> ClassPrediction:
         """Predict classes at inputs returned by `scaled`."""
-        parts = []
         with torch.no_grad():
-            for part in x.split(CHUNK):
-                terms = self.terms(part)
-                parts.append((terms.mean.double(), terms.function_variance.double()))
-        mean, variance = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
+            terms = [self.terms(chunk) for chunk in x.split(CHUNK)]
+        mean = torch.cat([term.mean.double() for term in terms]).cpu().numpy()
+        variance = torch.cat([term.function_variance.double() for term in terms]).cpu().numpy()
         return ClassPrediction(mean[None], variance[None], np.array([self.df]))
 
     def _codes(self, y: Floats) -> "np.ndarray[Any, np.dtype[np.int64]]":
@@ -219,27 +209,37 @@ class StudentClassProcess(ClassProcess):
         return torch.randn(shape, dtype=torch.float64, device=self.device) * t
 
 
-@dataclass(frozen=True)
 class DrawnBatch(ByInputs[ClassProcess]):
-    """Training step on a Monte Carlo estimate of the bound of a batch of rows (Scale C, D).
+    """A fit on a Monte Carlo estimate of the bound of a batch of rows (Scale C, D).
 
     -1 / (T b) Σ_t Σ_i log softmax_{y_i}(f_i^(t)) + KL / n, with T = `TRAINING_DRAWS` draws f^(t) of
     the logits from q, whose gradients go through the draws. The row numbers of the step seed the
     draws, so a fit that continues from a checkpoint repeats them.
     """
 
-    combines: bool = False
+    def __init__(self, process: ClassProcess) -> None:
+        super().__init__(process, combines=False)
 
-    def learn(self, model: ClassProcess, rows: Rows, part: Part, weights: Weights) -> Tensor:
-        """Add the gradient of a part's loss per datum to the parameters; return the loss."""
-        with seeded(part.seed, model.device):
-            return super().learn(model, rows, part, weights)
+    def rates(self) -> dict[str, float]:
+        """Return learning rates by parameter name, relative to that of a network."""
+        names = [name for name, _ in self.process.named_parameters() if ".backbone." not in name]
+        scales = {"basis.kernel.log_readout", "basis.log_variance", "log_scale"}
+        return {name: SCALE_RATE if name in scales else HEAD_RATE for name in names}
 
-    def backward(self, model: ClassProcess, rows: Rows, n: int, weights: Weights) -> Tensor:
+    def update_closed_forms(self, held_out: Rows) -> None:
+        """Do nothing, because the gradient trains every part."""
+
+    def step(self, batch: Batch, weights: Weights) -> Tensor:
+        """Add the gradient of a batch's loss per datum to the parameters; return the loss."""
+        with seeded(batch.seed, self.process.device):
+            return super().step(batch, weights)
+
+    def backward(self, rows: Rows, n: int, weights: Weights) -> Tensor:
         """Add the gradient of the loss to the parameters; return the loss."""
-        terms = model.terms(rows.x)
+        terms = self.process.terms(rows.x)
         b, k = terms.mean.shape
-        loss = drawn_nll(terms, rows.y, model.steps((TRAINING_DRAWS, b, k))) + terms.kl / n
+        draws = self.process.steps((TRAINING_DRAWS, b, k))
+        loss = drawn_nll(terms, rows.y, draws) + terms.kl / n
         loss.backward()
         return loss.detach().double()
 

@@ -13,8 +13,13 @@ import torch
 from torch import Tensor
 
 from geogp.models.numerics.devices import CHUNK
-from geogp.models.papers.classes.processes import ClassPosterior, ClassProcess
+from geogp.models.papers.classes.processes import (
+    ClassPosterior,
+    ClassProcess,
+    softmax_cross_entropy,
+)
 from geogp.models.papers.last_layers.regression import (
+    LastLayerFit,
     LastLayerGP,
     enrich,
     posterior_factor,
@@ -26,6 +31,7 @@ from geogp.models.papers.scale_mixtures.processes import SCALE_PRIOR
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.objectives import BatchTerms
 from geogp.models.process.posteriors import Information, posterior_of
+from geogp.models.process.rows import Rows
 
 RIDGE = 1.0
 """Ridge λ of the map from last-layer to tangent features (Rich C.3)."""
@@ -45,16 +51,29 @@ class SoftmaxLayer(ClassProcess, LastLayerGP):
         super().__init__(name, architecture, **parts)
         self.constants.requires_grad = False
 
-    def rates(self) -> dict[str, float]:
-        """Return learning rates as multiples of the usual rate; see `Mlp.rates`."""
-        readout = BASE_WIDTH / self.network.root
-        own = {f"posterior.parts.{k}.m": readout for k in range(len(self.posterior.parts))}
-        return LastLayerGP.rates(self) | own
-
     def take_factor(self, L: Tensor) -> None:
         """Set the covariance of the weights of every class to L L', (r, r)."""
         for part in self.posterior.each():
             part.weights()[1].copy_(L)
+
+
+class SoftmaxFit(LastLayerFit):
+    """A fit by cross-entropy; at the end, the variance of the logits from all training rows."""
+
+    process: SoftmaxLayer
+
+    def __init__(self, process: SoftmaxLayer) -> None:
+        # Rows with equal inputs can have different classes.
+        super().__init__(process, softmax_cross_entropy, combines=False)
+
+    def rates(self) -> dict[str, float]:
+        """Return learning rates as multiples of the usual rate; see `Mlp.rates`."""
+        readout = BASE_WIDTH / self.process.network.root
+        classes = range(len(self.process.posterior.parts))
+        return super().rates() | {f"posterior.parts.{k}.m": readout for k in classes}
+
+    def update_closed_forms(self, held_out: Rows) -> None:
+        """Do nothing, because the gradient trains every part."""
 
 
 class EnrichedSoftmax(SoftmaxLayer):

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from geogp.errors import RequestError
+from geogp.models.fitting.steps import PerBatch
 from geogp.models.numerics.devices import CHUNK
 from geogp.models.numerics.products import squared_norms
 from geogp.models.papers.last_layers.tangents import (
@@ -31,8 +32,9 @@ from geogp.models.papers.last_layers.tangents import (
     parameter_blocks,
 )
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.lowrank import Floats, LowRankProcess, Rows
+from geogp.models.process.lowrank import Floats, LowRankProcess
 from geogp.models.process.posteriors import Moments, PointPosterior, WeightedRows
+from geogp.models.process.rows import Rows
 
 logger = logging.getLogger(__name__)
 
@@ -188,33 +190,17 @@ class LastLayerGP(LowRankProcess):
         r = self.basis.rank
         self.register_buffer("enrichment", torch.eye(r, dtype=torch.float64))
         self.register_buffer("enrichment_rows", torch.zeros((), dtype=torch.int64))
-        self._held: tuple[Tensor, int] | None = None
 
     @property
     def network(self) -> Mlp:
         """The network below the last layer."""
         return self.basis.backbone
 
-    def rates(self) -> dict[str, float]:
-        """Return learning rates as multiples of the usual rate; see `Mlp.rates`."""
-        own = {"mean_constant": 0.0, "posterior.m": BASE_WIDTH / self.network.root}
-        return own | {f"basis.backbone.{k}": rate for k, rate in self.network.rates().items()}
-
-    def keep_rows(self, rows: Rows, seed: int) -> Rows:
-        """Store the training inputs for `finish`, and set the covariance to 0."""
-        self._held = rows.x, seed
+    def forget_covariance(self) -> None:
+        """Set the covariance of the weights to 0, and F to I, as before a fit."""
         self.take_factor(torch.zeros_like(self.enrichment))
         self.enrichment.copy_(torch.eye(self.basis.rank, dtype=torch.float64))
         self.enrichment_rows.zero_()
-        return rows
-
-    def finish(self, validation: Rows) -> None:
-        """Compute the covariance from the training rows, once the best epoch is known."""
-        assert self._held is not None, "expected a call of `keep_rows` first"
-        x, seed = self._held
-        with torch.no_grad():
-            self.take_factor(self.factor(x, seed))
-        self._held = None
 
     def take_factor(self, L: Tensor) -> None:
         """Set the covariance of the weights to L L', (r, r)."""
@@ -231,14 +217,36 @@ class LastLayerGP(LowRankProcess):
 
     def weighted_rows(self, rows: Rows) -> Iterator[WeightedRows]:
         """Yield the same rows as `LowRankProcess`, but with the features F' phi^r."""
-        for part in super().weighted_rows(rows):
-            yield part._replace(phi=part.phi.double() @ self.enrichment)
+        for chunk in super().weighted_rows(rows):
+            yield chunk._replace(phi=chunk.phi.double() @ self.enrichment)
 
     def conditioned(self, rows: Rows) -> tuple[Tensor, Tensor]:
         """Return mean and factor of the weights of F' phi^r; the mean comes from the network."""
         _, L = super().conditioned(rows)
         m = self.posterior.m.detach().double()[:, None]
         return torch.linalg.solve_triangular(self.enrichment, m, upper=False)[:, 0], L
+
+
+class LastLayerFit(PerBatch[LastLayerGP]):
+    """A fit of a network by its batches; at the end, the covariance from all training rows."""
+
+    def rates(self) -> dict[str, float]:
+        """Return learning rates as multiples of the usual rate; see `Mlp.rates`."""
+        network = self.process.network
+        own = {"mean_constant": 0.0, "posterior.m": BASE_WIDTH / network.root}
+        return own | {f"basis.backbone.{k}": rate for k, rate in network.rates().items()}
+
+    def start(self, rows: Rows, seed: int, *, resumed: bool = False) -> None:
+        """Take the rows, and forget the covariance of an earlier fit."""
+        self.inputs = rows.x
+        self.process.forget_covariance()
+        super().start(rows, seed, resumed=resumed)
+
+    def finish(self, held_out: Rows) -> LastLayerGP:
+        """Compute the covariance from the training rows, once the best epoch is known."""
+        with torch.no_grad():
+            self.process.take_factor(self.process.factor(self.inputs, self.seed))
+        return self.process
 
 
 class EnrichedGP(LastLayerGP):

@@ -4,24 +4,23 @@ Nyström's method replaces k(x, x') by k_xZ K_ZZ^(-1) k_Zx' = <phi(x), phi(x')> 
 k_Zx. The anchors Z stay fixed; the few parameters of the kernel are learned.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from geogp.models.fitting.steps import ByInputs, Part, no_prior
+from geogp.models.fitting.steps import Batch, WholeData
 from geogp.models.numerics.linalg import jittered_cholesky
 from geogp.models.numerics.products import squared_norms
 from geogp.models.options import Weights
 from geogp.models.papers.mixed_nystrom.kernels import VARIANCE_PRIOR, Kernel, log_inverse_gamma
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.basis_functions import Basis, Features, checked_residual
-from geogp.models.process.lowrank import LowRankProcess, Rows
-from geogp.models.process.objectives import Statistics, WholeObjective
+from geogp.models.process.lowrank import LowRankProcess
+from geogp.models.process.objectives import Statistics
 from geogp.models.process.posteriors import ClosedFormPosterior
+from geogp.models.process.rows import Rows
 
 ANCHOR_JITTER = 1e-6
 """Relative jitter of K_ZZ."""
@@ -93,6 +92,9 @@ class KernelProcess(LowRankProcess):
         self.mean_constant.requires_grad = False
 
 
+K = TypeVar("K", bound=KernelProcess)
+
+
 def kernel_prior(model: KernelProcess) -> Tensor:
     """Return the log prior density of kernel and noise variance (Mixed equation 20), float64.
 
@@ -102,11 +104,10 @@ def kernel_prior(model: KernelProcess) -> Tensor:
     return model.basis.kernel.log_prior() + prior_of_noise
 
 
-@dataclass(frozen=True)
-class AnchorEvidence(ByInputs[KernelProcess]):
-    """Training step for the loss -(log likelihood of all rows + log prior) / n; see `Step`.
+class AnchorEvidence(WholeData[K]):
+    """A fit whose steps minimise -(log likelihood of all rows + log prior) / n.
 
-    All rows must have the same noise variance. Loss and gradient equal those of `steps.WholeData`,
+    All rows must have the same noise variance. Loss and gradient equal those of `WholeData`,
     but need fewer passes over the rows. The features of a chunk are Lz^(-1) k_Zx. The gradient by
     the sums of features is propagated to k_Zx chunk by chunk. The gradient is propagated to Lz only
     once, because the sum of -Lz^(-T) (dphi) phi' over the rows follows from the sums of features.
@@ -115,29 +116,28 @@ class AnchorEvidence(ByInputs[KernelProcess]):
     inputs. The few kernel parameters need far fewer rows than the posterior.
     """
 
-    splits: ClassVar[bool] = False
+    @staticmethod
+    def batch_rows(batch: int, n: int) -> int:
+        """Return the requested batch size, at most n."""
+        return min(batch, n)
 
-    objective: WholeObjective
-    prior: Callable[[KernelProcess], Tensor] = no_prior
-
-    def parts(
-        self, model: KernelProcess, rows: Rows, batch: int, rng: np.random.Generator, share: float
-    ) -> list[Part]:
-        """Return a list with one part of the rows, the same in every epoch."""
-        inputs = len(rows.y)
-        size = -(-self.rows(batch, rows.n) * inputs // rows.n)
+    def batches(self, batch: int, rng: np.random.Generator, share: float) -> list[Batch]:
+        """Return a single batch of the rows, the same in every epoch."""
+        rows, inputs = self.rows, len(self.rows.y)
+        size = -(-self.batch_rows(batch, rows.n) * inputs // rows.n)
         order = np.random.default_rng(0).permutation(inputs)[:size]
-        numbers = torch.as_tensor(np.sort(order)).to(model.device)
-        return [Part(numbers, rows.at(numbers).n)]
+        numbers = torch.as_tensor(np.sort(order)).to(rows.x.device)
+        return [Batch(numbers, rows.at(numbers).n)]
 
-    def backward(self, model: KernelProcess, rows: Rows, n: int, weights: Weights) -> Tensor:
+    def backward(self, rows: Rows, n: int, weights: Weights) -> Tensor:
         """Add the gradient of the loss to the parameters; return the loss."""
+        model = self.process
         basis, n = model.basis, min(n, rows.n)
         chunks = list(rows.chunks())
         # With one chunk, one evaluation of the kernel serves both passes.
         Lz, *kept = basis.root_and_cross(rows.x) if len(chunks) == 1 else (basis.root(),)
-        held = Lz.detach()
-        gram, moment, square = _sums(model, basis, held, chunks, kept)
+        root = Lz.detach()
+        gram, moment, square = _sums(model, basis, root, chunks, kept)
         gram.requires_grad_()
         moment.requires_grad_()
         nothing = torch.zeros_like(square)
@@ -151,15 +151,15 @@ class AnchorEvidence(ByInputs[KernelProcess]):
         both, first = gram.grad + gram.grad.T, moment.grad
         with torch.no_grad():
             through = both @ gram + torch.outer(first, moment)
-            by_root = -torch.linalg.solve_triangular(held.T, through, upper=True).tril()
+            by_root = -torch.linalg.solve_triangular(root.T, through, upper=True).tril()
         ends, gradients = [Lz], [by_root]
-        for part in chunks:
-            cross = kept.pop() if kept else basis.cross(part.x)
-            residual, count, _ = _counted(model, part)
+        for chunk in chunks:
+            cross = kept.pop() if kept else basis.cross(chunk.x)
+            residual, count, _ = _counted(model, chunk)
             with torch.no_grad():
-                phi = torch.linalg.solve_triangular(held, cross, upper=False)
+                phi = torch.linalg.solve_triangular(root, cross, upper=False)
                 by_phi = (both @ phi + torch.outer(first, residual)) * count
-                gradient = torch.linalg.solve_triangular(held.T, by_phi, upper=True)
+                gradient = torch.linalg.solve_triangular(root.T, by_phi, upper=True)
             torch.autograd.backward([*ends, cross], [*gradients, gradient])
             ends, gradients = [], []
         return loss.detach().double()
@@ -185,10 +185,10 @@ def _sums(
     moment = torch.zeros(r, dtype=torch.float64, device=model.device)
     square = torch.zeros((), dtype=torch.float64, device=model.device)
     with torch.no_grad():
-        for number, part in enumerate(chunks):
-            cross = kept[number] if kept else basis.cross(part.x)
+        for number, chunk in enumerate(chunks):
+            cross = kept[number] if kept else basis.cross(chunk.x)
             phi = torch.linalg.solve_triangular(Lz, cross, upper=False)
-            residual, count, scatter = _counted(model, part)
+            residual, count, scatter = _counted(model, chunk)
             weighted = phi * count
             gram += weighted @ phi.T
             moment += weighted @ residual

@@ -25,12 +25,14 @@ from geogp.distributions.burr import BURR_PRIOR, Burr, BurrScale
 from geogp.distributions.heavy_shapes import StudentT
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
+from geogp.models.fitting.steps import PerBatch
 from geogp.models.options import Weights
-from geogp.models.papers.mixed_nystrom.nystrom import KernelProcess
+from geogp.models.papers.mixed_nystrom.nystrom import AnchorEvidence, KernelProcess
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.lowrank import Floats, LowRankProcess, Rows
+from geogp.models.process.lowrank import Floats, LowRankProcess
 from geogp.models.process.objectives import BatchTerms, Statistics, quadratic_form
 from geogp.models.process.posteriors import VariationalPosterior
+from geogp.models.process.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -129,13 +131,13 @@ class RandomScale(LowRankProcess, ABC):
 
         Raises RequestError if the scale has no mean, because then predictions have no variance.
         """
-        found = super().predict_scaled(x, counts, level=level)
+        usual = super().predict_scaled(x, counts, level=level)
         scale = self.scale_posterior
         return Prediction(
-            found.mean,
-            scale.mean * found.function_variance,
-            scale.mean * found.noise_variance,
-            scale.mean * found.tile_variance,
+            usual.mean,
+            scale.mean * usual.function_variance,
+            scale.mean * usual.noise_variance,
+            scale.mean * usual.tile_variance,
             scale.shape,
         )
 
@@ -166,24 +168,31 @@ class ScaleMixture(RandomScale, KernelProcess):
             )
         self.scale_terms[:2] = torch.tensor(astuple(prior), dtype=torch.float64)
 
-    def update_closed_forms(self, rows: Rows, validation: Rows) -> None:
-        """Condition on the training rows, and compute n and e'A^(-1)e from the rows.
+    def distance(self, rows: Rows) -> Tensor:
+        """Return e'A^(-1)e of the rows that the weights are conditioned on, a scalar.
 
-        e'A^(-1)e is the minimum over w of ||e - Phi w||² / t² + ||w||², which the posterior mean
-        attains.
+        It is the minimum over w of ||e - Phi w||² / t² + ||w||², which the posterior mean attains.
         """
-        super().update_closed_forms(rows, validation)
+        m = self.posterior.m
+        distance = m.square().sum()
+        for chunk, weighted in zip(rows.chunks(), self.weighted_rows(rows), strict=True):
+            left = weighted.residual.double() - weighted.phi.double() @ m
+            distance += (left.square() / weighted.variance).sum()
+            if chunk.repeats is not None:
+                # `variance` is that of the mean of rows, and `scatter` is a mean over rows.
+                distance += (chunk.repeats.scatter.double() / weighted.variance).sum()
+        return distance
+
+
+class ScaleMixtureFit(AnchorEvidence[ScaleMixture]):
+    """A fit whose closed forms are the posterior of the weights, then that of the scale."""
+
+    def update_closed_forms(self, held_out: Rows) -> None:
+        """Condition on the training rows, and compute n and e'A^(-1)e from the rows."""
+        super().update_closed_forms(held_out)
         with torch.no_grad():
-            m = self.posterior.m
-            distance = m.square().sum()
-            for part, weighted in zip(rows.chunks(), self.weighted_rows(rows), strict=True):
-                left = weighted.residual.double() - weighted.phi.double() @ m
-                distance += (left.square() / weighted.variance).sum()
-                if part.repeats is not None:
-                    # `variance` is that of the mean of rows, and `scatter` is a mean over rows.
-                    distance += (part.repeats.scatter.double() / weighted.variance).sum()
-            self.scale_terms[2] = rows.n
-            self.scale_terms[3] = distance
+            self.process.scale_terms[2] = self.rows.n
+            self.process.scale_terms[3] = self.process.distance(self.rows)
 
 
 class StudentProcess(ScaleMixture):
@@ -261,11 +270,6 @@ class VariationalStudentProcess(RandomScale):
         # b' = a' s0² with s0² learned, so the mean of s² hardly depends on the number of rows.
         self.log_scale = nn.Parameter(torch.zeros((), dtype=architecture.torch_dtype))
 
-    def keep_rows(self, rows: Rows, seed: int) -> Rows:
-        """Store the number of rows, because a' depends on it."""
-        self.rows_seen.fill_(rows.n)
-        return rows
-
     def _scale_parameters(self) -> tuple[Tensor, Tensor]:
         """Return a' and b', scalars, float64."""
         a = self.scale_prior[0] + self.rows_seen / 2
@@ -300,3 +304,15 @@ class VariationalStudentProcess(RandomScale):
         more = (a / b - 1) * self.posterior.m.double().square().sum() / 2
         found: Tensor = self.posterior.kl().double() + more
         return found + scale_divergence(a, b, self.scale_prior)
+
+
+class VariationalStudentFit(PerBatch[VariationalStudentProcess]):
+    """A fit on `scaled_elbo`."""
+
+    def __init__(self, process: VariationalStudentProcess) -> None:
+        super().__init__(process, scaled_elbo)
+
+    def start(self, rows: Rows, seed: int, *, resumed: bool = False) -> None:
+        """Take the rows, and store their number, because a' depends on it."""
+        self.process.rows_seen.fill_(rows.n)
+        super().start(rows, seed, resumed=resumed)

@@ -1,0 +1,498 @@
+"""The fitted field: parameters and rows that predict, with the laws of prediction errors."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from geogp.distributions.prediction import Prediction
+from geogp.distributions.shapes import GAUSSIAN, Shape
+from geogp.models.field.conditioning import places_at_once
+from geogp.models.field.far_level import far_variance
+from geogp.models.field.measurement import MeasurementLaw
+from geogp.models.field.near_cache import Conditionals, NearCache, tensors_of
+from geogp.models.field.near_network import NearNetworks, network_predictions
+from geogp.models.field.near_rows import Conditional, given_rows, near_rows, without_rows
+from geogp.models.field.near_summaries import TileSums
+from geogp.models.field.parameters import FieldParameters, WeightPosterior, numpy_of
+from geogp.models.field.predictive_law import PredictiveLaw, no_law, pooled_law, prediction_in
+from geogp.models.field.rows import FieldRows, by_place
+from geogp.models.field.vecchia import PREDICTION_PLACES, TRAINING_PLACES, Sites
+from geogp.models.numerics.devices import CHUNK, on_device
+from geogp.models.numerics.threads import in_threads, one_core_each
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.data import Data
+from geogp.models.process.model import Model
+from geogp.models.process.rows import Rows
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FieldErrors:
+    """How predictions of the field err, as rows outside the fit have shown.
+
+    `law`: distribution of the errors of field and tile process.
+    `networks`: networks that predict a measurement from the measurements near it.
+    `networks_law`: distribution of the errors of the networks.
+    `networks_share`: share of the networks in predictions, from 0 to 1.
+    """
+
+    law: PredictiveLaw
+    networks: NearNetworks
+    networks_law: PredictiveLaw
+    networks_share: float = 0.0
+
+    @classmethod
+    def none(cls, parameters: FieldParameters) -> "FieldErrors":
+        """Return normal errors, and networks without a share, as before a fit."""
+        sizes = parameters.architecture
+        networks = NearNetworks(len(sizes.used), sizes.torch_dtype).to(parameters.device)
+        return cls(law=no_law(), networks=networks, networks_law=no_law())
+
+
+@dataclass(frozen=True, eq=False)
+class FittedField(Model):
+    """A field that predicts from its parameters and its rows; nothing changes it but `cache`.
+
+    `parameters`: the learned parameters; the posterior of the weights is given the rows.
+    `rows`: the rows.
+    `errors`: the distribution of prediction errors.
+    `drift`: variance and squared mean of the change of the level per quarter, (2,); see
+        `level_drift`.
+    `cache`: the level at some inputs; see `remembering`.
+    """
+
+    parameters: FieldParameters
+    rows: FieldRows
+    errors: FieldErrors
+    drift: Tensor
+    cache: NearCache = field(default_factory=NearCache)
+
+    holds_rows = True
+    level_in_closed_form = True
+
+    @classmethod
+    def unlearned(cls, parameters: FieldParameters, rows: FieldRows) -> "FittedField":
+        """Return a field without drift, and with normal errors."""
+        drift = torch.zeros(2, dtype=torch.float64, device=parameters.device)
+        return cls(parameters, rows, FieldErrors.none(parameters), drift)
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """Name of the row of the catalogue."""
+        return self.parameters.name
+
+    @property
+    def architecture(self) -> Architecture:  # type: ignore[override]
+        """Sizes of the parameters."""
+        return self.parameters.architecture
+
+    @property
+    def y_mean(self) -> Tensor:  # type: ignore[override]
+        """Mean of the training targets."""
+        return self.parameters.y_mean
+
+    @property
+    def y_sd(self) -> Tensor:  # type: ignore[override]
+        """Standard deviation of the training targets."""
+        return self.parameters.y_sd
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the parameters."""
+        return self.parameters.device
+
+    @property
+    def intercept(self) -> float:
+        """The mean m0 in the target's unit."""
+        return self.parameters.intercept
+
+    @cached_property
+    def sums(self) -> TileSums:
+        """Sums of the rows by tile and time, for the inputs of the networks."""
+        rows = self.rows
+        return TileSums.of(self.parameters.measurements(rows.x, rows.counts, rows.y))
+
+    def within(self, x: Tensor) -> Tensor:
+        """Return scaled inputs, with times clamped to the times of the rows."""
+        return self.rows.within(x, has_time=self.parameters.has_time)
+
+    def away(self, x: Tensor) -> Tensor:
+        """Return the quarters after the last time of the rows, or before the first."""
+        if not self.parameters.has_time:
+            return torch.zeros(x.shape[:-1], dtype=torch.float64, device=self.device)
+        return (x - self.within(x))[..., 2].double() * self.parameters.units[2]
+
+    def widened(self, factor: float) -> Self:
+        """Return the field with normal errors whose standard deviation is `factor`."""
+        law = no_law()
+        law.coefficients[1, 0] = np.log(factor)
+        return replace(self, errors=replace(self.errors, law=law, networks_share=0.0))
+
+    def to(self, device: torch.device) -> Self:
+        """Return the field on a device; the parameters themselves move."""
+        if device == self.device:
+            return self
+        parameters, rows = self.parameters.to(device), self.rows
+        moved = {
+            name: value.to(device)
+            for name in ("x", "y", "counts", "points", "logs", "groups")
+            if (value := getattr(rows, name)) is not None
+        }
+        errors = replace(self.errors, networks=self.errors.networks.to(device))
+        drift = self.drift.to(device)
+        return type(self)(parameters, replace(rows, **moved), errors, drift)
+
+    def as_rows(self, data: Data) -> Rows:
+        """Return rows with scaled inputs and standardised targets, on the model's device."""
+        return self.parameters.as_rows(data)
+
+    def conditioned(self, rows: Rows) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        """Return mean and factor of the weights given the stored rows."""
+        m, L = self.parameters.weights
+        return m.detach().double(), L.detach().double()
+
+    def predict(
+        self,
+        x: Floats,
+        tests: Floats | float | None = None,
+        devices: Floats | float | None = None,
+        *,
+        level: bool = False,
+    ) -> Prediction:
+        """Predict at inputs of shape (n, d), in chunks.
+
+        Parameters
+        ----------
+        x
+            Inputs. Before the first and after the last time of the rows, the field stays constant;
+            if the rows have more than one time, the variance of the level grows there.
+        tests
+            Tests in each average, (n,) or one number for all; 1 by default. Infinity is allowed.
+            `MeasurementLaw` explains counts outside the range of the rows.
+        devices
+            Devices behind the tests, (n,) or one number for all. The default is the typical number
+            of devices for these tests in the rows.
+        level
+            Predict the level that measurements scatter around. The level has no noise. Its mean
+            is the mean of measurements with the largest numbers of tests and devices in the
+            rows; `tests` and `devices` are ignored. The shape is normal: skewness and heavy tails
+            belong to measurements.
+
+        Returns
+        -------
+        Prediction
+            `function_variance` is the variance of the sum of field and tile process; for a
+            level, plus `far_level`. `tile_variance` is the variance of the tile process.
+
+        Raises
+        ------
+        DataError
+            If `x`, `tests` or `devices` has a wrong shape or values out of range, or an average has
+            more devices than tests.
+        NumericalError
+            If a predictive variance is not positive.
+        """
+        parameters = self.parameters
+        scaled = parameters.scaled(x)
+        n = len(scaled)
+        counts = parameters.endless(n) if level else parameters.counts_of(tests, devices, n)
+        with one_core_each():
+            near = self.cache.at(x)
+            if near and not level:
+                near = near.with_counts(parameters, self.within(scaled), counts)
+            prediction = self.predict_scaled(scaled, counts, level=level, near=near)
+        if not level:
+            return prediction
+        far = far_variance(parameters, self.rows, scaled)
+        return replace(prediction, function_variance=prediction.function_variance + far)
+
+    @contextmanager
+    def remembering(
+        self,
+        x: Floats,
+        tests: Floats | float | None = None,
+        devices: Floats | float | None = None,
+        *,
+        stored: Mapping[str, Tensor] | None = None,
+    ) -> Iterator[Mapping[str, Tensor]]:
+        """Keep the level at inputs in the cache; see `Model.remembering`."""
+        tensors = self._level_tensors(x, tests, devices) if stored is None else stored
+        if tensors:
+            self.cache.x = x
+            self.cache.level = Conditionals.of_tensors(tensors, self.device)
+        try:
+            yield tensors
+        finally:
+            self.cache.x = self.cache.level = None
+
+    def _level_tensors(
+        self, x: Floats, tests: Floats | float | None, devices: Floats | float | None
+    ) -> dict[str, Tensor]:
+        """Return the level given near rows; nothing if an input is outside the rows' times."""
+        parameters = self.parameters
+        scaled = parameters.scaled(x)
+        if not torch.equal(self.within(scaled), scaled):
+            return {}
+        endless = parameters.endless(len(x))
+        asked = [] if tests is None else [parameters.counts_of(tests, devices, len(x))]
+        with one_core_each():
+            level, distance = self.conditional(scaled, endless), self._distance(scaled)
+            if not self.errors.networks_share:
+                return tensors_of(level, distance)
+            return tensors_of(level, distance, self._networks(scaled, [endless, *asked]), *asked)
+
+    def predict_scaled(
+        self,
+        x: Tensor,
+        counts: Tensor | None = None,
+        *,
+        level: bool = False,
+        alone: bool = False,
+        near: Conditionals | None = None,
+    ) -> Prediction:
+        """Predict at inputs returned by `scaled`; see `predict`.
+
+        If `alone` is true, the prediction ignores the rows near each tile; this is fast. `near` are
+        the `conditionals`, if they are known.
+        """
+        if counts is None:
+            counts = self.parameters.counts_of(None, None, len(x))
+        errors, share = self.errors, self.errors.networks_share
+        history = bool(share) or not errors.law.is_constant
+        near = near or self.conditionals(x, counts, alone=alone, history=history)
+        inside = self.within(x)
+        distance = self._distance(inside) if near.distance is None else near.distance
+        covariates = error_covariates(self.parameters.law, counts, near.within, distance)
+        if alone or not share:
+            return self._assembled(near, errors.law.at(covariates), level=level)
+        predicted = near.networks or tuple(self._networks(inside, [counts])[0])
+        pooled = pooled_law(errors.law, errors.networks_law, share, covariates, predicted)
+        standardised = pooled.standardised(*prediction_in(covariates))
+        return self._assembled(near, standardised.distribution(), level=level)
+
+    def conditionals(
+        self, x: Tensor, counts: Tensor, *, alone: bool = False, history: bool = True
+    ) -> Conditionals:
+        """Predict at scaled inputs, also within the times that the error distribution holds for."""
+        predicted = partial(self.conditional, counts=counts, alone=alone, history=history)
+        at, inside = predicted(x), self.within(x)
+        return Conditionals(at, at if torch.equal(inside, x) else predicted(inside))
+
+    def conditional(
+        self,
+        x: Tensor,
+        counts: Tensor,
+        weights: WeightPosterior | None = None,
+        *,
+        alone: bool = False,
+        history: bool = True,
+    ) -> Conditional:
+        """Predict at scaled inputs, in chunks, given the rows near each input.
+
+        If `history` is false, the covariates from the near rows are 0.
+        """
+        parameters, rows, device = self.parameters, self.rows, self.device
+        # Near places are in one chunk, because they share conditioning rows.
+        points = numpy_of(parameters.points(x))
+        order, size = Sites.of(points[:, :2]).order, places_at_once(device)
+
+        def predicted(start: int) -> Conditional:
+            numbers = order[start : start + size]
+            at = on_device(numbers, device)
+            if alone:
+                return without_rows(parameters, self.within(x[at]), counts[at], posterior)
+            near = near_rows(parameters, rows, points[numbers])
+            given = given_rows(
+                parameters, rows, x[at], counts[at], near, weights=posterior, history=history
+            )
+            return given._replace(field=given.field + self._beyond(x[at]))
+
+        with torch.no_grad():
+            posterior = weights or parameters.weights
+            chunks = list(in_threads(predicted, range(0, len(x), size), device))
+        back = on_device(order.argsort(), device)
+        return Conditional(*(torch.cat(values)[back] for values in zip(*chunks, strict=True)))
+
+    def feature_chunks(self, x: Floats) -> Iterator[Tensor]:
+        """Yield phi(x) in the target's unit, float64, in chunks (c, r) on the device."""
+        for chunk in self.parameters.scaled(x).split(CHUNK):
+            with torch.no_grad():
+                phi = self.parameters.basis(self.within(chunk)).phi.double() * self.y_sd
+            yield phi
+
+    def tile_kernel(self, x: Floats, x2: Floats) -> Floats:
+        """Return the prior covariance of u between points, in the target's squared unit, (n, n2).
+
+        For the prior covariance of f, see `kernel`.
+        """
+        inside = (self.within(self.parameters.scaled(points)) for points in (x, x2))
+        return self.parameters.tile_kernel(*inside)
+
+    def coefficients(self) -> tuple[Floats, Floats]:
+        """Return means and standard deviations of the covariates' coefficients, each (c,)."""
+        return self.parameters.coefficients()
+
+    def function_variance(self, x: Floats, L: Tensor) -> Floats:
+        """Return `predict(x).function_variance`, (n,), if the weights had the covariance L L'."""
+        weights = self.parameters.weights._replace(L=L.to(self.parameters.posterior.m.dtype))
+        scaled = self.parameters.scaled(x)
+        counts = self.parameters.endless(len(scaled))
+        with one_core_each():
+            at = self.conditional(scaled, counts, weights)
+            near = Conditionals(at, self.conditional(self.within(scaled), counts, weights))
+            return self.predict_scaled(scaled, counts, near=near).function_variance
+
+    def _networks(self, x: Tensor, counts: list[Tensor]) -> Floats:
+        return network_predictions(self.parameters, self.errors.networks, self.sums, x, counts)
+
+    def _distance(self, x: Tensor) -> Floats:
+        return self.rows.distance_to_others(numpy_of(self.parameters.points(x)))
+
+    def _beyond(self, x: Tensor) -> Tensor:
+        """Return the variance of the drift of the level outside the times of the rows."""
+        away = self.away(x)
+        return away.abs() * self.drift[0] + away.square() * self.drift[1]
+
+    def _assembled(
+        self, near: Conditionals, law: tuple[Floats, Floats, Shape], *, level: bool
+    ) -> Prediction:
+        """Return the prediction in the target's unit; `law` is that of the errors of `within`."""
+        mean, field_variance, tile, noise = (numpy_of(values) for values in near.at[:4])
+        location, scale, shape = law
+        factor = (scale * float(self.y_sd)) ** 2
+        mean = mean + location * np.sqrt(sum(numpy_of(values) for values in near.within[1:4]))
+        return Prediction(
+            float(self.y_mean) + float(self.y_sd) * mean,
+            factor * (field_variance + tile),
+            np.zeros_like(noise) if level else factor * noise,
+            factor * tile,
+            GAUSSIAN if level else shape,
+        )
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the tensors of a saved field, by name."""
+        return (
+            self.parameters.state_dict()
+            | {f"rows.{name}": getattr(self.rows, name) for name in STORED_ROWS}
+            | _other_tensors(self.errors, self.drift, self.rows.seed, self.rows.numbers)
+        )
+
+    @staticmethod
+    def start_tensors(parameters: FieldParameters) -> dict[str, Tensor]:
+        """Return the tensors of a field without rows, whose names and shapes a file must have."""
+        sizes, double = parameters.architecture, torch.float64
+        rows = {
+            "rows.x": torch.zeros(0, len(sizes.used), dtype=sizes.torch_dtype),
+            "rows.y": torch.zeros(0, dtype=double),
+            "rows.counts": torch.zeros(0, 2, dtype=double),
+        }
+        numbers = TRAINING_PLACES[0], PREDICTION_PLACES[0]
+        other = _other_tensors(
+            FieldErrors.none(parameters), torch.zeros(2, dtype=double), 0, numbers
+        )
+        return parameters.state_dict() | rows | other
+
+    @classmethod
+    def restored(cls, parameters: FieldParameters, tensors: Mapping[str, Tensor]) -> "FittedField":
+        """Return the field with the tensors of `state_dict`, loaded into untrained parameters.
+
+        Rows of earlier versions may have another order: their crowded places were not divided into
+        series of times. Raises ValueError or RuntimeError if the tensors do not fit.
+        """
+        start = cls.start_tensors(parameters)
+        if set(tensors) != set(start):
+            different = sorted(set(tensors) ^ set(start))
+            raise ValueError(f"found tensors that a field lacks, or lacks {different}")
+        for name, value in start.items():
+            first = 1 if name.startswith("rows.") else 0  # the number of rows may differ
+            if tensors[name].shape[first:] != value.shape[first:]:
+                raise ValueError(
+                    f"expected {name} of shape {tuple(value.shape)}, found "
+                    f"{tuple(tensors[name].shape)}"
+                )
+        same = {name: tensors[name].to(value.dtype) for name, value in start.items()}
+        parameters.load_state_dict({name: same[name] for name in parameters.state_dict()})
+        x, y, counts = (same[f"rows.{name}"] for name in STORED_ROWS)
+        if not len(x) == len(y) == len(counts) > 0 or not bool((counts >= 1).all()):
+            raise ValueError(
+                f"expected rows of one number, with counts above 0, found {len(x)}, {len(y)} and "
+                f"{len(counts)}"
+            )
+        seed, numbers = int(same["order_seed"]), tuple(same["near_places"].tolist())
+        bounds = zip(numbers, (TRAINING_PLACES, PREDICTION_PLACES), strict=True)
+        if seed < 0 or not all(low <= n <= high for n, (low, high) in bounds):
+            raise ValueError(
+                f"expected a seed of 0 or more and numbers of near places within "
+                f"{TRAINING_PLACES} and {PREDICTION_PLACES}, found {seed} and {list(numbers)}"
+            )
+        rows, sites = by_place(parameters, Rows(x, y, counts))
+        stored = FieldRows.of(parameters, rows, sites, seed)
+        if (np.diff(sites.order) == 1).all():
+            stored = replace(stored, numbers=numbers)
+        return cls(parameters, stored, _restored_errors(parameters, same), same["drift"])
+
+
+STORED_ROWS = ("x", "y", "counts")
+"""Arrays of `FieldRows` in a saved field; the others follow from these."""
+
+LAWS = ("law", "networks_law")
+"""Attributes of `FieldErrors` that are laws; the names of their tensors start with these."""
+
+LAW_ARRAYS = ("coefficients", "ranges", "hidden", "outputs")
+"""Arrays of a `PredictiveLaw`; the names of their tensors end with these."""
+
+
+def _other_tensors(
+    errors: FieldErrors, drift: Tensor, seed: int, numbers: tuple[int, int]
+) -> dict[str, Tensor]:
+    """Return the tensors of a saved field that belong to neither parameters nor rows."""
+    laws: dict[str, Tensor] = {}
+    for name in LAWS:
+        law: PredictiveLaw = getattr(errors, name)
+        laws |= {f"{name}_{end}": torch.as_tensor(getattr(law, end)) for end in LAW_ARRAYS}
+        laws[f"{name}_tail"] = torch.tensor(law.most_tail, dtype=torch.float64)
+    networks = {f"networks.{name}": value for name, value in errors.networks.state_dict().items()}
+    return {
+        **laws,
+        **networks,
+        "drift": drift,
+        "networks_share": torch.tensor(errors.networks_share, dtype=torch.float64),
+        "order_seed": torch.tensor(seed),
+        "near_places": torch.tensor(numbers),
+    }
+
+
+def _restored_errors(parameters: FieldParameters, tensors: Mapping[str, Tensor]) -> FieldErrors:
+    """Return the errors of `_other_tensors`; raise ValueError if a value is out of range."""
+    share = float(tensors["networks_share"])
+    if not 0 <= share <= 1:
+        raise ValueError(f"expected a share from 0 to 1, found {share:g}")
+    laws = {}
+    for law in LAWS:
+        arrays = {end: tensors[f"{law}_{end}"].numpy() for end in LAW_ARRAYS}
+        laws[law] = PredictiveLaw(**arrays, most_tail=float(tensors[f"{law}_tail"]))
+        if not (laws[law].ranges[3] > 0).all():
+            raise ValueError("expected standard deviations of covariates above 0")
+    networks = FieldErrors.none(parameters).networks
+    networks.load_state_dict({name: tensors[f"networks.{name}"] for name in networks.state_dict()})
+    return FieldErrors(networks=networks, networks_share=share, **laws)
+
+
+def error_covariates(
+    law: MeasurementLaw, counts: Tensor, predicted: Conditional, distance: Floats
+) -> Floats:
+    """Return the covariates of the errors of predictions, (n, c); `COVARIATES` names them."""
+    logs = law.log_counts(counts)
+    total = predicted.field + predicted.tile + predicted.noise
+    own = torch.stack([(predicted.noise / total).log(), 0.5 * total.log(), predicted.mean], 1)
+    return np.column_stack(
+        [numpy_of(logs), np.log(distance), numpy_of(own), numpy_of(predicted.history)]
+    )

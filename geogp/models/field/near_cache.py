@@ -1,0 +1,100 @@
+"""What predictions at the same places share: the level given near rows, and the networks of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from geogp.models.field.near_rows import Conditional
+from geogp.models.field.parameters import FieldParameters
+from geogp.models.numerics.devices import CHUNK
+
+Floats = NDArray[np.float64]
+
+NETWORKS = "network_mean", "network_log_sd"
+"""Names of the tensors with the networks' predictions for infinitely many tests."""
+
+ASKED = "asked_tests", "asked_devices", "asked_mean", "asked_log_sd"
+"""Names of the tensors with other counts, and with the networks' predictions for these counts."""
+
+DISTANCE = "distance"
+"""Name of the tensor with the mean distance to other places."""
+
+
+class Conditionals(NamedTuple):
+    """Predictions at inputs, and at the same inputs within the times of the stored rows.
+
+    `networks` are the networks' means and log standard deviations for infinitely many tests, (n,)
+    each, `asked` the arrays of `ASKED`, and `distance` the mean distance to other places, (n,); see
+    `FieldRows.distance_to_others`. They are optional.
+    """
+
+    at: Conditional
+    within: Conditional
+    networks: tuple[Floats, ...] = ()
+    asked: tuple[Floats, ...] = ()
+    distance: Floats | None = None
+
+    @classmethod
+    def of_tensors(cls, tensors: Mapping[str, Tensor], device: torch.device) -> "Conditionals":
+        """Return the predictions of the level that `tensors_of` has turned into tensors."""
+        at = Conditional(*(tensors[name].to(device) for name in Conditional._fields))
+        networks, asked = (_arrays(tensors, names) for names in (NETWORKS, ASKED))
+        return cls(at, at, networks, asked, *_arrays(tensors, (DISTANCE,)))
+
+    def with_counts(self, parameters: FieldParameters, x: Tensor, counts: Tensor) -> "Conditionals":
+        """Return predictions for other counts than infinitely many tests.
+
+        `x` are the scaled inputs within the times of the stored rows.
+        """
+        law = parameters.law
+        with torch.no_grad():
+            pairs = zip(x.split(CHUNK), counts.split(CHUNK), strict=True)
+            noise = torch.cat([parameters.row_terms(*pair).noise for pair in pairs])
+            change = law.shift(counts) - law.shift(parameters.endless(1))
+        at, within = (
+            level._replace(mean=level.mean + change, noise=noise)
+            for level in (self.at, self.within)
+        )
+        same = bool(self.asked) and np.array_equal(self.asked[:2], counts.T.cpu().numpy())
+        networks = self.asked[2:] if same else ()
+        return self._replace(at=at, within=within, networks=networks, asked=())
+
+
+def tensors_of(
+    level: Conditional, distance: Floats, networks: Floats | None = None, *asked: Tensor
+) -> dict[str, Tensor]:
+    """Return tensors from which `Conditionals.of_tensors` restores the predictions of the level.
+
+    `networks` (1 + k, 2, n) are the networks' predictions for infinitely many tests, and for the k
+    counts `asked` (n, 2), of which at most one is allowed.
+    """
+    tensors = level._asdict() | {DISTANCE: torch.as_tensor(distance)}
+    if networks is not None:
+        pairs = torch.as_tensor(networks)
+        tensors |= zip(NETWORKS, pairs[0], strict=True)
+        for counts, pair in zip(asked, pairs[1:], strict=True):
+            tensors |= zip(ASKED, (*counts.T.cpu(), *pair), strict=True)
+    return tensors
+
+
+def _arrays(tensors: Mapping[str, Tensor], names: tuple[str, ...]) -> tuple[Floats, ...]:
+    """Return the arrays with these names, (n,) each; none if one is missing."""
+    complete = set(names) <= set(tensors)
+    return tuple(tensors[name].numpy() for name in names) if complete else ()
+
+
+@dataclass
+class NearCache:
+    """A cache of the level at some inputs `x` (n, d), which predictions at these inputs use."""
+
+    x: Floats | None = None
+    level: Conditionals | None = None
+
+    def at(self, x: Floats) -> Conditionals | None:
+        """Return the level at inputs, or None if it is not in the cache."""
+        return self.level if self.x is not None and np.array_equal(x, self.x) else None

@@ -1,0 +1,112 @@
+"""The rows that a field predicts from: in km and quarters, grouped by place, with neighbours."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from geogp.models.field.parameters import FieldParameters, numpy_of
+from geogp.models.field.vecchia import (
+    NearSites,
+    Sites,
+    distance_to_others,
+    earlier_rows,
+    near_places,
+)
+from geogp.models.process.rows import Rows
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class FieldRows:
+    """Rows grouped by place, on the device of the model; they are part of a saved model.
+
+    `x`: scaled inputs, (n, d). `y`: standardised targets, (n,) float64. `counts`: tests and
+        devices, (n, 2).
+    `points`: the inputs in km and quarters, and the provider, (n, 3 or 4) float64.
+    `logs`: logarithms of the counts, (n, 2).
+    `near`: the places of the rows, and a tree for searches among the places.
+    `numbers`: how many near places condition a place in training, and how many a prediction.
+    `seed`: seed of the order in which places condition each other.
+    `groups`: the groups of the rows, (n,), during a fit.
+    """
+
+    x: Tensor
+    y: Tensor
+    counts: Tensor
+    points: Tensor
+    logs: Tensor
+    near: NearSites
+    numbers: tuple[int, int]
+    seed: int
+    groups: Tensor | None = None
+
+    @classmethod
+    def of(cls, parameters: FieldParameters, rows: Rows, sites: Sites, seed: int) -> "FieldRows":
+        """Return rows that are in the order of their places; see `by_place`."""
+        return cls(
+            rows.x,
+            rows.y.double(),
+            rows.counts,
+            parameters.points(rows.x),
+            parameters.law.log_counts(rows.counts),
+            NearSites.of(sites),
+            near_places(sites),
+            seed,
+            rows.groups,
+        )
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def sites(self) -> Sites:
+        """The places of the rows."""
+        return self.near.sites
+
+    @property
+    def rows(self) -> Rows:
+        """The rows, with their targets as float64."""
+        return Rows(self.x, self.y, self.counts, groups=self.groups)
+
+    @cached_property
+    def times(self) -> tuple[Tensor, Tensor]:
+        """The first and the last time, column 2 of `x`."""
+        first, last = self.x[:, 2].aminmax()
+        return first, last
+
+    @cached_property
+    def earlier(self) -> NDArray[np.int64]:
+        """For each of the s places, the rows that condition it, (s, most)."""
+        random = np.random.default_rng([self.seed, 1])
+        return earlier_rows(self.sites, self.numbers[0], random)
+
+    @cached_property
+    def table(self) -> Tensor:
+        """Points, logarithms of counts, and targets, (., n) float64."""
+        return torch.cat([self.points, self.logs, self.y[:, None]], 1).T.contiguous()
+
+    def within(self, x: Tensor, *, has_time: bool) -> Tensor:
+        """Return scaled inputs, with times clamped to the times of the rows."""
+        if not has_time:
+            return x
+        time = x[..., 2:3].clamp(*self.times)
+        return torch.cat([x[..., :2], time, x[..., 3:]], -1)
+
+    def distance_to_others(self, points: Floats, among: NearSites | None = None) -> Floats:
+        """Return the mean distance from points (m, 2 or more) to the nearest places, in km, (m,).
+
+        `among` are the places to search, by default all. The distance is 1 if there are fewer than
+        two places; see `vecchia.distance_to_others`.
+        """
+        return distance_to_others((among or self.near).places, points[:, :2])
+
+
+def by_place(parameters: FieldParameters, rows: Rows) -> tuple[Rows, Sites]:
+    """Return rows in the order of their places, and the places."""
+    sites = Sites.of(numpy_of(parameters.points(rows.x)))
+    return rows.at(torch.as_tensor(sites.order).to(rows.x.device)), sites
