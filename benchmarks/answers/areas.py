@@ -15,6 +15,7 @@ from time import monotonic
 
 import numpy as np
 import torch
+from geogp.models.field.network import FieldNetwork
 from scipy import stats
 
 from benchmarks.markdown import table
@@ -22,7 +23,6 @@ from benchmarks.script import Figures, Floats, options_of, write_results
 from geogp.errors import NumericalError
 from geogp.models.catalogue.build import build
 from geogp.models.field.near_rows import WeightPosterior
-from geogp.models.field.network import FieldNetwork
 from geogp.models.field.tile_sequence import tile_sequence
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit

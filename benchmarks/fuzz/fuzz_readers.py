@@ -164,7 +164,7 @@ def read_checkpoint(_world: World, content: bytes, place: Path) -> str:
     path.write_bytes(content)
     train, validation = fit_data()
     model = build("vbll", Architecture(d=2, h=4, r=4, blocks=1), train.x)
-    state = fit(model, train, validation, FIT, checkpoint=path)
+    _, state = fit(model, train, validation, FIT, checkpoint=path)
     return digest(state.epoch, state.best_epoch, state.best_nll)
 
 

@@ -158,7 +158,7 @@ def _fitted(case: Case, parts: dict[str, Data], device: str) -> tuple[Prediction
         weight_decay=1e-4,
         seed=case.seed,
     )
-    best = fit(model, train, validation, settings).best_epoch
+    best = fit(model, train, validation, settings)[1].best_epoch
     return model.predict(test.x), best
 
 

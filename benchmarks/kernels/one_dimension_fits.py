@@ -102,7 +102,7 @@ class Case:
     @property
     def whole(self) -> bool:
         """Whether a step uses all rows."""
-        return isinstance(find_spec(self.model).step, WholeData)
+        return issubclass(find_spec(self.model).fit.func, WholeData)
 
     def settings(self) -> FitSettings:
         """Return the training settings, with steps converted to epochs."""
@@ -166,7 +166,7 @@ class Benchmark:
         model = build(case.model, sizes, train.x, seed=case.seed).to(self.device)
         epoch = None
         if case.steps:
-            epoch = fit(model, train, self.validation, case.settings()).best_epoch
+            epoch = fit(model, train, self.validation, case.settings())[1].best_epoch
         took = {"fit_seconds": monotonic() - started, **costs(self.device, worked, "fit_")}
         repeats = 3 if case.whole and case.n >= 2000 else 20
         timing = {

@@ -42,6 +42,7 @@ from geogp.evaluation import metrics
 from geogp.models.catalogue.build import build
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
+from geogp.models.fitting.steps import learn_closed_forms
 from geogp.models.options import Placement
 from geogp.models.papers.mixed_nystrom.kernels import MixedKernel
 from geogp.models.papers.mixed_nystrom.nystrom import INPUT_SCALE, AnchorBasis
@@ -174,7 +175,7 @@ class Study:
         train, test = data["train"], data["test"]
         model = make_model(case, train, world)
         start = monotonic()
-        state = fit(model, train, data["validation"], settings_of(case))
+        _, state = fit(model, train, data["validation"], settings_of(case))
         seconds = monotonic() - start
         print(case.name, flush=True)
         return {
@@ -212,7 +213,7 @@ class Study:
         model = make_model(case, train, self.world(case.scenario))
         model.take_target(train.y)
         rows = model.as_rows(train)
-        model.update_closed_forms(rows, rows)
+        learn_closed_forms(model, rows, rows)
         return {**asdict(case), **scores(model, test)}
 
 

@@ -23,6 +23,7 @@ from geogp.evaluation import metrics
 from geogp.models.catalogue.build import build
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
+from geogp.models.fitting.steps import learn_closed_forms
 from geogp.models.papers.scale_mixtures.processes import (
     BurrProcess,
     InverseGamma,
@@ -94,7 +95,7 @@ def condition(model: LowRankProcess, train: Data, *, centre: float, spread: floa
     model.y_sd.fill_(spread)
     y = torch.from_numpy((train.y - centre) / spread)
     rows = Rows(model.scaled(train.x), y, y.new_ones(len(y), 2))
-    model.update_closed_forms(rows, rows)
+    learn_closed_forms(model, rows, rows)
 
 
 def scale_figures(n: int, wrong: float, seed: int) -> Figures:

@@ -198,7 +198,7 @@ class Benchmark:
             return lambda data: predict_peer(model, likelihood, scaled(data).x), seconds, None
         path = self.folder / f"seed-{seed}.safetensors"
         own = self.make(train, seed)
-        state = fit(own, train, validation, settings, checkpoint=path)
+        _, state = fit(own, train, validation, settings, checkpoint=path)
         path.unlink(missing_ok=True)
         return lambda data: own.predict(data.x), state.seconds, state.best_epoch
 

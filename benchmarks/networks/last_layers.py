@@ -122,7 +122,7 @@ def fitted(rows: dict[str, Data], plan: Plan, seed: int) -> tuple[LastLayerGP, L
         weight_decay=0.0,
         seed=seed,
     )
-    state = fit(rich, train, validation, settings)
+    _, state = fit(rich, train, validation, settings)
     if plan.retrained:
         noise = float(rich.noise()) * float(rich.y_sd) ** 2
         train = rows_of(rows, plan)

@@ -271,7 +271,7 @@ def repeats(asked: Asked) -> Figures:
     The losses of the first epoch agree to rounding errors; later, small differences grow.
     """
     found, n = {}, asked.sizes.repeated
-    names = [name for name, spec in launches.MODELS.items() if spec.step.same_kernels]
+    names = [name for name, spec in launches.MODELS.items() if spec.fit.func.same_kernels]
     settings = FitSettings(epochs=8, batch=n // 10, learning_rate=1e-3, seed=SEED)
     for name in ("dbk-rbf", "cox-nb", "class-dnn") if asked.dry else names:
         if name == "field":

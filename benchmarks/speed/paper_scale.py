@@ -113,7 +113,7 @@ def run(
         seed=seed,
     )
     print(name, seed, flush=True)
-    state = fit(model, train, parts["validation"], settings, progress=keep)
+    _, state = fit(model, train, parts["validation"], settings, progress=keep)
     test = parts["test"]
     return {
         "seed": seed,

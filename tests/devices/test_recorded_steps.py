@@ -23,7 +23,7 @@ launches, device = load("speed.launches"), load("speed.second_device")
 NAMES = sorted(
     name
     for name, spec in launches.MODELS.items()
-    if spec.step.same_kernels and name != "field"  # which has two kinds of steps
+    if spec.fit.func.same_kernels and name != "field"  # which has two kinds of steps
 )
 
 SETTINGS = FitSettings(epochs=7, batch=40, learning_rate=1e-2, average=1.0)
@@ -49,7 +49,7 @@ def counts(monkeypatch) -> Iterator[device.Counts]:
 
 
 def _losses(model, train, validation, settings=SETTINGS) -> tuple[list[float], list[float]]:
-    state = training_loop.fit(model, train, validation, settings)
+    _, state = training_loop.fit(model, train, validation, settings)
     return state.losses, state.validation_nll
 
 

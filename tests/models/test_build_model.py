@@ -24,13 +24,13 @@ from geogp.models.process.diagonals import (
     PredictiveDiagonal,
     VarianceCorrection,
 )
-from geogp.models.process.rows import Rows
 from geogp.models.process.noise import ConstantNoise, ValidationNoise
 from geogp.models.process.posteriors import (
     ClosedFormPosterior,
     PointPosterior,
     VariationalPosterior,
 )
+from geogp.models.process.rows import Rows
 
 SIZES = Architecture(d=2, h=6, r=8, blocks=1)
 
@@ -84,7 +84,7 @@ def test_learns_and_predicts(
     made = build(name, sizes, torch.from_numpy(train.x), placement=placement)
     model = made.to(device)
     with caplog.at_level(logging.WARNING):
-        state = fit(model, train, validation, with_settings(epochs=2))
+        _, state = fit(model, train, validation, with_settings(epochs=2))
     assert not caplog.records
     prediction = model.predict(validation.x)
     assert len(prediction) == 60
@@ -99,9 +99,7 @@ def test_every_parameter_has_a_finite_gradient(name, train, make_model):
     x, y = torch.from_numpy(train.x).float(), torch.from_numpy(train.y).float()
     with torch.no_grad():
         model.posterior.m.fill_(0.1)
-    loss = CATALOGUE[name].step.backward(
-        model, Rows(x, y, torch.ones(len(y), 2)), len(y), Weights()
-    )
+    loss = CATALOGUE[name].fit(model).backward(Rows(x, y, torch.ones(len(y), 2)), len(y), Weights())
     assert torch.isfinite(loss)
     for key, value in model.named_parameters():
         assert value.grad is not None, key
@@ -257,7 +255,7 @@ def test_fewer_rows_than_weights_are_told_and_can_be_fitted(
     weights = build(name, SIZES, None).basis.rank
     with pytest.warns(UserWarning, match=f"5 training rows for {weights} weights"):
         model = build(name, SIZES, few.x)
-    assert fit(model, few, validation, with_settings(epochs=2)).epoch == 2
+    assert fit(model, few, validation, with_settings(epochs=2))[1].epoch == 2
 
 
 def test_as_many_rows_as_weights_are_enough(make_data):

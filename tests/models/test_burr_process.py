@@ -219,7 +219,7 @@ def _log_density(A: np.ndarray, y: np.ndarray, prior: Burr = BURR_PRIOR) -> floa
 class TestEvidence:
     def test_the_objective_is_the_mixture_of_dense_normals(self):
         data, model = table(12), process("burr-process")
-        loss = CATALOGUE["burr-process"].step.backward(model, rows_of(data), 12, Weights())
+        loss = CATALOGUE["burr-process"].fit(model).backward(rows_of(data), 12, Weights())
         expected = _log_density(matrix(model, data.x), data.y)
         assert -12 * loss.item() == pytest.approx(expected, rel=1e-8)
 
@@ -273,7 +273,7 @@ def test_predictions_are_the_conditionals_of_the_mixture(prior, device):
     model.set_prior(prior)
     model.to(device)
     rows = Rows(*(part.to(device) for part in rows_of(data)[:3]))
-    model.update_closed_forms(rows, rows)
+    learn_closed_forms(model, rows, rows)
     found = model.predict(new.x).log_score(new.y)
     before = _log_density(A[:12, :12], data.y, prior)
     for row in range(2):
@@ -286,7 +286,7 @@ def test_as_many_anchors_as_rows_are_the_exact_process():
     train, new = table(40), table(15, seed=1).x
     sizes = Architecture(d=2, r=40, dtype="float64", jitter=0.0)
     model = build("burr-process", sizes, train.x, placement="pivoted", noise_start=0.1)
-    model.update_closed_forms(rows_of(train), rows_of(train))
+    learn_closed_forms(model, rows_of(train), rows_of(train))
     found = model.predict(new)
     both = torch.from_numpy(np.concatenate([train.x, new]))
     with torch.no_grad():
@@ -307,7 +307,7 @@ def test_as_many_anchors_as_rows_are_the_exact_process():
 
 def test_the_shape_is_that_of_the_scale_also_without_noise():
     data, model = table(25), process("burr-process")
-    model.update_closed_forms(rows_of(data), rows_of(data))
+    learn_closed_forms(model, rows_of(data), rows_of(data))
     scale = model.scale_posterior
     assert scale.n == 25
     for level in (False, True):
@@ -325,7 +325,7 @@ def test_few_rows_and_a_wrong_scale(n, wrong):
         scores = {}
         for name in ("nngp", "t-process", "burr-process"):
             model = process(name)
-            model.update_closed_forms(rows_of(data), rows_of(data))
+            learn_closed_forms(model, rows_of(data), rows_of(data))
             scores[name] = float(model.predict(new.x).log_score(new.y).mean())
         gaps.append(scores["nngp"] - scores["burr-process"])
         beside.append(scores["burr-process"] - scores["t-process"])

@@ -125,7 +125,7 @@ class TestBound:
     def test_the_gradient_reaches_the_shape_of_the_scale(self):
         model = _model("class-t-process")
         rows = model.as_rows(Data(X, Y))
-        CLASS_CATALOGUE["class-t-process"].step.backward(model, rows, 60, Weights())
+        CLASS_CATALOGUE["class-t-process"].fit(model).backward(rows, 60, Weights())
         for name, value in model.named_parameters():
             assert not value.requires_grad or bool(value.grad.isfinite().all()), name
         assert model.log_shape.grad.abs() > 0
@@ -145,7 +145,7 @@ class TestBound:
         model = _model("class-rbf")
         rows = model.as_rows(Data(X, Y))
         torch.manual_seed(3)
-        loss = CLASS_CATALOGUE["class-rbf"].step.backward(model, rows, 600, Weights())
+        loss = CLASS_CATALOGUE["class-rbf"].fit(model).backward(rows, 600, Weights())
         with torch.no_grad():
             found = model.basis(rows.x)
             m, L = model.posterior.weights()
@@ -234,7 +234,7 @@ def test_known_probabilities_are_found(name):
     parts = slice(0, 1300), slice(1300, None)
     train, held = (Data(x[part, None], y[part]) for part in parts)
     settings = FitSettings(epochs=25, batch=128, learning_rate=2e-3 if name in PROCESSES else 1e-2)
-    state = fit(model, train, held, settings)
+    _, state = fit(model, train, held, settings)
     at = np.linspace(-0.95, 0.95, 101)
     found = model.predict(at[:, None])
     assert np.abs(found.probabilities - _truth(at)).mean() < 0.05

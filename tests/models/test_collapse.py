@@ -12,8 +12,8 @@ from geogp.models.joint.law import effective_rank
 from geogp.models.options import Weights
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.lowrank import LowRankProcess
-from geogp.models.process.rows import Rows
 from geogp.models.process.objectives import Statistics, log_marginal_likelihood
+from geogp.models.process.rows import Rows
 
 Floats = np.ndarray
 
@@ -158,8 +158,8 @@ def _train(name: str, seed: int, weights: Weights) -> Trained:
     decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, STEPS)
     for _ in range(STEPS):
         optimiser.zero_grad()
-        CATALOGUE[name].step.backward(
-            model, Rows(inputs, targets, torch.ones(len(targets), 2)), 400, weights
+        CATALOGUE[name].fit(model).backward(
+            Rows(inputs, targets, torch.ones(len(targets), 2)), 400, weights
         )
         optimiser.step()
         decay.step()

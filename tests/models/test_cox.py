@@ -255,7 +255,7 @@ def test_rows_of_one_place_are_not_put_together(name):
     x = np.repeat(random.uniform(-1, 1, (40, 3)), 5, axis=0)
     data = Data(x, random.poisson(2.0, 200).astype(float))
     model = build(name, SIZES, x)
-    state = fit(model, data, data, FitSettings(epochs=1, batch=200))
+    _, state = fit(model, data, data, FitSettings(epochs=1, batch=200))
     first = build(name, SIZES, x)
     first.take_target(data.y)
     terms = first.terms(first.scaled(x))

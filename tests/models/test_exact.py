@@ -19,13 +19,13 @@ from geogp.models.options import Weights
 from geogp.models.process import lowrank
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.lowrank import LowRankProcess
-from geogp.models.process.rows import Rows
 from geogp.models.process.objectives import (
     Statistics,
     corrected_log_marginal_likelihood,
     log_marginal_likelihood,
 )
 from geogp.models.process.posteriors import ClosedFormPosterior, WeightedRows, condition
+from geogp.models.process.rows import Rows
 
 Floats = np.ndarray
 
@@ -267,7 +267,7 @@ class TestMemory:
             model.basis(x[:2])  # what is allocated once and for all
             rows = Rows(x, y, torch.ones_like(y))
             with _Meter(*rows[:3]) as meter:
-                CATALOGUE[name].step.backward(model, rows, n, Weights())
+                CATALOGUE[name].fit(model).backward(rows, n, Weights())
             return meter.largest, meter.most
 
         return measure

@@ -5,6 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from geogp.models.field.network import FieldNetwork
+from geogp.models.field.per_place import PerPlace
+from geogp.models.field.stored_process import LAW_PARTS
 from scipy import stats
 from scipy.spatial.distance import cdist
 
@@ -16,10 +19,7 @@ from geogp.models.field import vecchia
 from geogp.models.field.blocks import Block
 from geogp.models.field.far_level import far_level
 from geogp.models.field.near_rows import DISTANCE, NETWORKS, Conditional
-from geogp.models.field.network import FieldNetwork
-from geogp.models.field.per_place import PerPlace
 from geogp.models.field.predictive_law import PredictiveLaw, no_law
-from geogp.models.field.stored_process import LAW_PARTS
 from geogp.models.field.vecchia import NO_ROW, Sites, earlier_rows, near_places
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
@@ -27,8 +27,8 @@ from geogp.models.joint.law import joint_posterior, two_variances
 from geogp.models.options import Weights
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.models.process.rows import Rows
 from geogp.models.process.objectives import whitened_elbo
+from geogp.models.process.rows import Rows
 
 UNITS = (20.0, 10.0, 4.0)
 SIZES = Architecture(d=3, h=6, r=5, blocks=1, dtype="float64", units=UNITS)
@@ -596,7 +596,7 @@ def test_place_alone_and_one_time_work():
     held = Data(x[60:], truth["y"][60:], truth["tests"][60:])
     sizes = Architecture(d=2, h=6, r=5, blocks=1, units=UNITS[:2])
     model = build("field", sizes, x)
-    state = fit(model, rows, held, replace(SETTINGS, epochs=4, batch=32))
+    _, state = fit(model, rows, held, replace(SETTINGS, epochs=4, batch=32))
     assert np.isfinite(state.best_nll)
     assert model.drift.tolist() == [0, 0]
     assert len(model.predict(held.x, held.tests)) == len(held.y)

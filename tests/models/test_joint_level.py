@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from geogp.models.field.network import FieldNetwork
 from scipy import sparse
 
 from geogp.errors import DataError, RequestError
 from geogp.models.catalogue.build import build
 from geogp.models.field import tile_sequence, vecchia
-from geogp.models.field.network import FieldNetwork
 from geogp.models.field.predictive_law import no_law
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
@@ -18,8 +18,8 @@ from geogp.models.joint.law import joint_posterior
 from geogp.models.joint.level import JointLevel, joint_level
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.models.process.rows import Rows
 from geogp.models.process.posteriors import VariationalPosterior
+from geogp.models.process.rows import Rows
 from geogp.runs.questions.area_levels import median_sds
 
 SIZES = Architecture(d=3, h=6, r=5, blocks=1, dtype="float64", units=(6.0, 6.0, 4.0))

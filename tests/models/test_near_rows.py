@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
+from geogp.models.field.network import FieldNetwork
 from scipy.spatial import KDTree
 from test_joint_level import exact, grid, make_field
 
@@ -22,7 +23,6 @@ from geogp.models.field.near_rows import (
     near_rows,
     without_rows,
 )
-from geogp.models.field.network import FieldNetwork
 from geogp.models.field.vecchia import NO_ROW, NearSites, distance_to_others, whiten
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit

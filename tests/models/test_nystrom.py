@@ -22,9 +22,9 @@ from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
 from geogp.models.process.diagonals import NystromDiagonal
 from geogp.models.process.lowrank import LowRankProcess
-from geogp.models.process.rows import Rows
 from geogp.models.process.objectives import log_marginal_likelihood
 from geogp.models.process.placement import place_anchors
+from geogp.models.process.rows import Rows
 
 KERNELS = sorted(name for name, spec in CATALOGUE.items() if spec.about.family == "kernel")
 SIZES = Architecture(d=2, r=12, dtype="float64")
@@ -74,7 +74,7 @@ def test_as_many_anchors_as_rows_are_the_exact_process(name, device):
     train, new = _table(40), _table(15, seed=1).x
     model = _model(name, train, r=40, jitter=0.0).to(device)
     rows = Rows(*(part.to(device) for part in _rows(train)[:3]))
-    model.update_closed_forms(rows, rows)
+    learn_closed_forms(model, rows, rows)
     found = model.predict(new)
     K = _dense(model.cpu(), np.concatenate([train.x, new]))
     noise = model.noise().item()
@@ -90,7 +90,7 @@ def test_two_predictive_variances_are_the_dense_formulas(name, tmp_path):
     """Mixed equation (24) with Nyström's k(x, x), and with the whole k(x, x)."""
     train, new = _table(40), _table(15, seed=1).x
     model, rows = _model(name, train, r=6, jitter=0.0), _rows(train)
-    model.update_closed_forms(rows, rows)
+    learn_closed_forms(model, rows, rows)
     save_model(model, tmp_path / "model.safetensors")
     found = load_model(tmp_path / "model.safetensors")[0].predict(new)
     x = np.concatenate([model.basis.anchors.numpy(), train.x, new])
@@ -185,7 +185,7 @@ def test_a_line_search_turns_back_from_points_without_a_value(monkeypatch):
     wall = free.basis.kernel.log_hidden_weight.item() + 0.02
     monkeypatch.setattr(AnchorEvidence, "backward", walled)
     model = _model("nystrom-mixed", train)
-    state = fit(model, train, validation, replace(LBFGS, epochs=6))
+    _, state = fit(model, train, validation, replace(LBFGS, epochs=6))
     assert np.isfinite(state.losses).all()
     assert model.basis.kernel.log_hidden_weight.item() <= wall
     assert hits
@@ -207,7 +207,7 @@ def test_a_fit_that_began_at_its_optimum_is_continued(tmp_path):
     path = tmp_path / "checkpoint"
     with pytest.raises(KeyboardInterrupt):
         fit(model, train, validation, LBFGS, checkpoint=path, progress=stop)
-    assert fit(model, train, validation, LBFGS, checkpoint=path).epoch == 2
+    assert fit(model, train, validation, LBFGS, checkpoint=path)[1].epoch == 2
     assert model.basis.kernel.logit_w.item() == pytest.approx(reached, rel=1e-3)
 
 
@@ -257,7 +257,7 @@ def test_fitc_is_the_dense_density_with_the_missed_variance(repeated):
 def test_lbfgs_ends_where_the_gradient_vanishes():
     train, validation = _table(200), _table(50, seed=1)
     model = _model("nystrom-mixed", train)
-    state = fit(model, train, validation, replace(LBFGS, epochs=8))
+    _, state = fit(model, train, validation, replace(LBFGS, epochs=8))
     standard = Data(train.x, (train.y - train.y.mean()) / train.y.std())
     _, gradients = _gradients(model, CATALOGUE["nystrom-mixed"].step, _rows(standard))
     assert max(value.abs().max().item() for value in gradients.values()) < 1e-4
@@ -272,7 +272,9 @@ def test_lbfgs_gets_farther_than_the_papers_adam():
         settings = FitSettings(
             epochs=epochs, batch=1000, optimiser=optimiser, learning_rate=rate, decay="constant"
         )
-        losses[optimiser] = fit(_model("nystrom-mixed", train), train, validation, settings).losses
+        losses[optimiser] = fit(_model("nystrom-mixed", train), train, validation, settings)[
+            1
+        ].losses
     assert losses["lbfgs"][-1] < losses["adamw"][-1] - 0.1
 
 
@@ -291,7 +293,7 @@ def test_an_interrupted_fit_ends_with_the_same_numbers(name, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         fit(_model(name, train), train, validation, settings, checkpoint=path, progress=stop)
     continued = _model(name, train)
-    state = fit(continued, train, validation, settings, checkpoint=path)
+    _, state = fit(continued, train, validation, settings, checkpoint=path)
     assert state.epoch == 4
     for key, value in whole.state_dict().items():
         torch.testing.assert_close(continued.state_dict()[key], value, rtol=1e-9, atol=1e-12)

@@ -13,9 +13,9 @@ from torch import Tensor
 from geogp.models.fitting.steps import PerBatch
 from geogp.models.options import Weights
 from geogp.models.process.lowrank import LowRankProcess
-from geogp.models.process.rows import Rows
 from geogp.models.process.noise import NOISE_FLOOR
 from geogp.models.process.objectives import dppgp, elbo, ppgp
+from geogp.models.process.rows import Rows
 
 with warnings.catch_warnings():  # GPyTorch still compiles by torch.jit.script
     warnings.simplefilter("ignore", DeprecationWarning)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from geogp.models.field.network import FieldNetwork
 from scipy import stats
 
 from geogp.distributions.shapes import GAUSSIAN
@@ -22,7 +23,6 @@ from geogp.models.catalogue.build import build
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.field import left_out
 from geogp.models.field.far_level import far_level
-from geogp.models.field.network import FieldNetwork
 from geogp.models.field.predictive_law import (
     DISTANCE,
     ROWS_OF_LIGHT_TAILS,

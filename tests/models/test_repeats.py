@@ -19,7 +19,7 @@ from geogp.models.process.rows import Rows
 NAMES = sorted(
     name
     for name, spec in CATALOGUE.items()
-    if isinstance(spec.step, PerBatch) and not spec.about.counts
+    if issubclass(spec.fit.func, PerBatch) and not spec.about.counts
 )
 
 

@@ -35,7 +35,7 @@ def _prior(a: float = SCALE_PRIOR.a, b: float = SCALE_PRIOR.b):
 
 def test_the_objective_is_the_multivariate_t():
     data, model = table(30), process("t-process")
-    loss = CATALOGUE["t-process"].step.backward(model, rows_of(data), 30, Weights())
+    loss = CATALOGUE["t-process"].fit(model).backward(rows_of(data), 30, Weights())
     expected = _prior()(matrix(model, data.x)).logpdf(data.y)
     assert -30 * loss.item() == pytest.approx(expected, rel=1e-9)
 
@@ -49,7 +49,7 @@ def test_predictions_are_the_conditionals_of_the_multivariate_t(prior, device):
     model.set_prior(prior)
     model.to(device)
     rows = Rows(*(part.to(device) for part in rows_of(data)[:3]))
-    model.update_closed_forms(rows, rows)
+    learn_closed_forms(model, rows, rows)
     found = model.predict(new.x).log_score(new.y)
     law = _prior(prior.a, prior.b)
     before = law(A[:25, :25]).logpdf(data.y)
@@ -61,7 +61,7 @@ def test_predictions_are_the_conditionals_of_the_multivariate_t(prior, device):
 
 def test_predictions_are_student_t_with_two_a_and_n_degrees_of_freedom():
     data, model = table(25), process("t-process")
-    model.update_closed_forms(rows_of(data), rows_of(data))
+    learn_closed_forms(model, rows_of(data), rows_of(data))
     found = model.predict(data.x)
     assert found.shape == StudentT(29.0)
     df, spread = 29.0, found.sd * np.sqrt(27 / 29)
@@ -81,7 +81,7 @@ def test_with_a_sure_scale_it_is_the_gaussian_process(name, sure):
     model, gaussian = process(name), process("nngp")
     model.set_prior(sure)
     for one in (model, gaussian):
-        one.update_closed_forms(rows_of(data), rows_of(data))
+        learn_closed_forms(one, rows_of(data), rows_of(data))
     found, expected = model.predict(new.x), gaussian.predict(new.x)
     close = 1 if name == "t-process" else 10
     np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-10)
@@ -95,8 +95,8 @@ def test_rows_put_together_teach_the_same_scale(name):
     data = table(60)
     rows = rows_of(Data(np.repeat(data.x[:20], 3, 0), data.y))
     apart, together = process(name), process(name)
-    apart.update_closed_forms(rows, rows)
-    together.update_closed_forms(rows.collapsed(), rows)
+    learn_closed_forms(apart, rows, rows)
+    learn_closed_forms(together, rows.collapsed(), rows)
     torch.testing.assert_close(apart.scale_terms, together.scale_terms)
 
 
@@ -109,7 +109,7 @@ class TestScale:
         scores = {}
         for name in ("nngp", "t-process"):
             model = process(name)
-            model.update_closed_forms(rows_of(data), rows_of(data))
+            learn_closed_forms(model, rows_of(data), rows_of(data))
             scores[name] = float(model.predict(new.x).log_score(new.y).mean())
         return scores
 
@@ -159,7 +159,7 @@ class TestVariational:
     @pytest.fixture
     def exact(self) -> LowRankProcess:
         data, model = table(30), process("t-process")
-        model.update_closed_forms(rows_of(data), rows_of(data))
+        learn_closed_forms(model, rows_of(data), rows_of(data))
         return model
 
     @pytest.fixture

@@ -28,7 +28,7 @@ def _ridge(model, data, *, spread_is_noise) -> np.ndarray:
 def test_it_is_that_given_the_rows(*, name, noisy, train, validation, with_settings, make_model):
     rough, solved = (make_model(name, dtype="float64") for _ in range(2))
     fit(rough, train, validation, with_settings())
-    state = fit(solved, train, validation, with_settings(solve_mean=True))
+    _, state = fit(solved, train, validation, with_settings(solve_mean=True))
     expected = _ridge(rough, train, spread_is_noise=noisy)
     np.testing.assert_allclose(solved.posterior.m.detach().numpy(), expected, rtol=1e-6, atol=1e-8)
     assert np.abs(rough.posterior.m.detach().numpy() - expected).max() > 1e-2
@@ -42,11 +42,11 @@ def test_where_the_validation_rows_do_not_agree_nothing_changes(
     *, name, train, validation, with_settings, make_model, monkeypatch
 ):
     before, after = make_model(name), make_model(name)
-    expected = fit(before, train, validation, with_settings())
+    _, expected = fit(before, train, validation, with_settings())
     monkeypatch.setattr(
         LowRankProcess, "conditioned", lambda *_, **__: (torch.full((8,), 9.0), None)
     )
-    found = fit(after, train, validation, with_settings(solve_mean=True))
+    _, found = fit(after, train, validation, with_settings(solve_mean=True))
     assert found.best_nll == expected.best_nll
     for one, other in zip(before.parameters(), after.parameters(), strict=True):
         assert torch.equal(one, other)
@@ -63,11 +63,11 @@ def test_a_solution_that_is_not_finite_leaves_the_fit(
     *, train, validation, with_settings, make_model, monkeypatch, caplog
 ):
     before, after = make_model(), make_model()
-    expected = fit(before, train, validation, with_settings())
+    _, expected = fit(before, train, validation, with_settings())
     monkeypatch.setattr(
         LowRankProcess, "conditioned", lambda *_, **__: (torch.full((8,), torch.nan), None)
     )
-    found = fit(after, train, validation, with_settings(solve_mean=True))
+    _, found = fit(after, train, validation, with_settings(solve_mean=True))
     assert found.best_nll == expected.best_nll
     assert torch.equal(before.posterior.m, after.posterior.m)
     assert "is not replaced" in caplog.text

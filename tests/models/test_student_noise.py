@@ -38,7 +38,7 @@ def set_law(model, scale_squared: float, df: float) -> None:
 def loss_of(model, train, device="cpu") -> float:
     y = torch.from_numpy(train.y).to(model.architecture.torch_dtype).to(device)
     rows = Rows(model.scaled(train.x), y, y.new_ones(len(y), 2, dtype=torch.float64))
-    return float(model.step.backward(model, rows, 3 * len(y), Weights()))
+    return float(model.make_fit(model).backward(rows, 3 * len(y), Weights()))
 
 
 @pytest.mark.parametrize("df", [2.1, 4.0, 60.0, 1e4])
@@ -141,7 +141,7 @@ def test_rows_of_equal_inputs_stay_apart(train):
     x = model.scaled(np.repeat(train.x[:5], 4, axis=0))
     y = torch.arange(20, dtype=torch.float64)
     rows = Rows(x, y, y.new_ones(len(y), 2, dtype=torch.float64))
-    assert model.step.gathered(rows) is rows
+    assert model.make_fit(model).gathered(rows) is rows
     assert find_spec("vbll").step.gathered(rows) is not rows
 
 
