@@ -5,9 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from geogp.models.field.network import FieldNetwork
-from geogp.models.field.per_place import PerPlace
-from geogp.models.field.stored_process import LAW_PARTS
 from scipy import stats
 from scipy.spatial.distance import cdist
 
@@ -17,8 +14,13 @@ from geogp.models.catalogue.build import build, find_spec
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.field import vecchia
 from geogp.models.field.blocks import Block
+from geogp.models.field.conditioning import block_at, condition_on, rows_at
 from geogp.models.field.far_level import far_level
-from geogp.models.field.near_rows import DISTANCE, NETWORKS, Conditional
+from geogp.models.field.fit import FieldFit, drift_of
+from geogp.models.field.fitted import LAW_ARRAYS, FittedField
+from geogp.models.field.near_cache import DISTANCE, NETWORKS
+from geogp.models.field.near_rows import Conditional
+from geogp.models.field.parameters import FieldParameters
 from geogp.models.field.predictive_law import PredictiveLaw, no_law
 from geogp.models.field.vecchia import NO_ROW, Sites, earlier_rows, near_places
 from geogp.models.fit_settings import FitSettings
@@ -29,6 +31,7 @@ from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
 from geogp.models.process.objectives import whitened_elbo
 from geogp.models.process.rows import Rows
+from tests.models.field_worlds import field_of, weights_given_rows
 
 UNITS = (20.0, 10.0, 4.0)
 SIZES = Architecture(d=3, h=6, r=5, blocks=1, dtype="float64", units=UNITS)
@@ -46,7 +49,7 @@ def _rows(n_places: int, quarters: int, seed: int) -> tuple[np.ndarray, np.ndarr
     return x, y, np.column_stack([tests, np.ceil(tests * random.uniform(0.2, 1, len(x)))])
 
 
-def _held(model: FieldNetwork, x: np.ndarray, y: np.ndarray, counts: np.ndarray) -> Rows:
+def _held(model: FieldParameters, x: np.ndarray, y: np.ndarray, counts: np.ndarray) -> Rows:
     """Rows of a model; one number of tests, each of a device of its own, may stand for all."""
     both = np.broadcast_to(counts if counts.ndim == 2 else counts[:, None], (len(x), 2))
     return Rows(model.scaled(x), torch.from_numpy(y), torch.from_numpy(both.copy()))
@@ -57,17 +60,18 @@ def _data(rows: Rows) -> Data:
 
 
 @pytest.fixture
-def world() -> tuple[FieldNetwork, Rows]:
-    """A model with random parameters that holds rows, all of them neighbours of each other."""
+def world() -> tuple[FittedField, Rows]:
+    """A field with random parameters, whose rows are all neighbours of each other."""
     x, y, counts = _rows(9, 4, 0)
     model = build("field", SIZES, x, seed=2)
-    assert isinstance(model, FieldNetwork)
+    assert isinstance(model, FieldParameters)
     random = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for name, value in model.named_parameters():
             if not name.startswith("basis"):
                 value.add_(0.3 * torch.randn(value.shape, generator=random, dtype=value.dtype))
-    return model, model.keep_rows(_held(model, x, y, counts), 0)
+    field = field_of(model, _held(model, x, y, counts))
+    return field, field.rows.rows
 
 
 @pytest.fixture
@@ -78,15 +82,15 @@ def exact(monkeypatch) -> None:
         monkeypatch.setattr(vecchia, f"{name}_ROWS", 64)
 
 
-def _dense(model: FieldNetwork, rows: Rows, other: Rows | None = None) -> np.ndarray:
+def _dense(model: FittedField, rows: Rows, other: Rows | None = None) -> np.ndarray:
     """Covariance of u between rows, written out from the docstring with SciPy's distances."""
     other = rows if other is None else other
     s, ranges, m = (
         value.detach().numpy()
         for value in (
-            model.tiles.log_sills.exp(),
-            model.tiles.log_ranges.exp(),
-            model.tiles.log_memories.exp(),
+            model.parameters.tiles.log_sills.exp(),
+            model.parameters.tiles.log_ranges.exp(),
+            model.parameters.tiles.log_memories.exp(),
         )
     )
     (a, b) = (r.x.numpy() * np.array(UNITS) for r in (rows, other))
@@ -95,52 +99,57 @@ def _dense(model: FieldNetwork, rows: Rows, other: Rows | None = None) -> np.nda
     k = s[0] * np.exp(-h / ranges[0]) + s[1] * np.exp(-h / ranges[1] - t / m[0])
     k = k + same * (s[2] + s[3] * np.exp(-t / m[1]))
     first, second = (
-        np.exp((model.basis(r.x).phi @ model.tiles.head).detach().numpy()) for r in (rows, other)
+        np.exp((model.parameters.basis(r.x).phi @ model.parameters.tiles.head).detach().numpy())
+        for r in (rows, other)
     )
     return first[:, None] * k * second[None, :]
 
 
-def _power(model: FieldNetwork, rows: Rows, log_exponents: torch.Tensor) -> np.ndarray:
+def _power(model: FittedField, rows: Rows, log_exponents: torch.Tensor) -> np.ndarray:
     """Tests to the power -p times devices to the power -q, within the counts of the rows held."""
     held = model.rows.counts.numpy()
     counts = np.clip(rows.counts.numpy(), held.min(0), held.max(0))
     return np.prod(counts ** -np.exp(log_exponents.detach().numpy()), 1)
 
 
-def _noise(model: FieldNetwork, rows: Rows) -> np.ndarray:
-    law = model.law
+def _noise(model: FittedField, rows: Rows) -> np.ndarray:
+    law = model.parameters.law
     a, b = (float(v.detach()) for v in (law.log_floor, law.log_single))
-    lift = (model.basis(rows.x).phi @ law.heads).detach().numpy()
+    lift = (model.parameters.basis(rows.x).phi @ law.heads).detach().numpy()
     single = np.exp(b + lift[:, 1]) * _power(model, rows, law.log_decays)
     return 1e-6 + np.exp(a + lift[:, 0]) + single
 
 
-def _shift(model: FieldNetwork, rows: Rows) -> np.ndarray:
-    law = model.law
+def _shift(model: FittedField, rows: Rows) -> np.ndarray:
+    law = model.parameters.law
     return float(law.gain.detach()) * (1 - _power(model, rows, law.log_gain_decays))
 
 
-def _mean(model: FieldNetwork, rows: Rows) -> np.ndarray:
-    phi = model.basis(rows.x).phi.detach().numpy()
-    m = model.posterior.m.detach().numpy()
-    return float(model.mean_constant.detach()) + phi @ m + _shift(model, rows)
+def _mean(model: FittedField, rows: Rows) -> np.ndarray:
+    phi = model.parameters.basis(rows.x).phi.detach().numpy()
+    m = model.parameters.posterior.m.detach().numpy()
+    return float(model.parameters.mean_constant.detach()) + phi @ m + _shift(model, rows)
 
 
 def _numbers(block: Block) -> torch.Tensor:
     return torch.cat([block.residual, block.spread.flatten()])
 
 
-def _everything(model: FieldNetwork) -> torch.Tensor:
-    return torch.arange(len(model.sites.sites))
+def _again(world: tuple[FittedField, Rows]) -> tuple[FittedField, Rows]:
+    """The field of the same rows, whose neighbours are searched once more."""
+    field = field_of(world[0].parameters, world[1])
+    return field, field.rows.rows
+
+
+def _everything(model: FittedField) -> torch.Tensor:
+    return torch.arange(len(model.rows.sites))
 
 
 @pytest.mark.usefixtures("exact")
 class TestAgainstDense:
     def test_blocks_give_the_likelihood(self, world):
-        model, rows = world
-        model.keep_rows(rows, 0)
-        rows = model.rows.as_rows()
-        found = model.block_at(model.rows_at(_everything(model)))
+        model, rows = _again(world)
+        found = block_at(model.parameters, model.rows, rows_at(model.rows, _everything(model)))
         covariance = _dense(model, rows) + np.diag(_noise(model, rows))
         expected = stats.multivariate_normal.logpdf(rows.y, _mean(model, rows), covariance)
         n = len(rows.y)
@@ -148,24 +157,23 @@ class TestAgainstDense:
         assert value - n / 2 * np.log(2 * np.pi) == pytest.approx(expected, rel=1e-10)
 
     def test_the_bound_is_that_of_the_dense_process(self, world):
-        model, rows = world
-        rows = model.keep_rows(rows, 0)
-        found = model.block_at(model.rows_at(_everything(model)), model.factor)
-        n, kl = len(rows.y), model.posterior.kl()
+        model, rows = _again(world)
+        at = rows_at(model.rows, _everything(model))
+        L = model.parameters.weights.L
+        found = block_at(model.parameters, model.rows, at, L)
+        n, kl = len(rows.y), model.parameters.posterior.kl()
         value = whitened_elbo(_numbers(found), found.log_scale, kl, n, n)
         covariance = _dense(model, rows) + np.diag(_noise(model, rows))
         density = stats.multivariate_normal.logpdf(rows.y, _mean(model, rows), covariance)
-        phi = model.basis(rows.x).phi.detach().numpy()
-        L = model.factor.detach().numpy()
+        phi, L = model.parameters.basis(rows.x).phi.detach().numpy(), L.detach().numpy()
         trace = np.trace(L.T @ phi.T @ np.linalg.solve(covariance, phi) @ L)
         assert n * value.item() == pytest.approx(-density + trace / 2 + kl.item(), rel=1e-9)
 
     def test_prediction(self, world):
-        model, rows = world
-        rows = model.keep_rows(rows, 0)
+        model, rows = _again(world)
         x, y, counts = _rows(6, 3, 9)
         x[:4, :2] = rows.x[:4, :2].numpy()  # places seen before, at other times
-        asked = _held(model, x, y, counts)
+        asked = _held(model.parameters, x, y, counts)
         found = model.predict(x, *counts.T)
         covariance = _dense(model, rows) + np.diag(_noise(model, rows))
         gain = np.linalg.solve(covariance, _dense(model, rows, asked)).T
@@ -173,55 +181,48 @@ class TestAgainstDense:
         np.testing.assert_allclose(found.mean, mean, rtol=1e-9, atol=1e-9)
         tile = np.diag(_dense(model, asked)) - np.sum(gain * _dense(model, rows, asked).T, 1)
         np.testing.assert_allclose(found.tile_variance, tile, rtol=1e-8, atol=1e-9)
-        phi, own = (model.basis(r.x).phi.detach().numpy() for r in (rows, asked))
-        left = (own - gain @ phi) @ model.factor.detach().numpy()
+        phi, own = (model.parameters.basis(r.x).phi.detach().numpy() for r in (rows, asked))
+        left = (own - gain @ phi) @ model.parameters.weights.L.detach().numpy()
         np.testing.assert_allclose(found.field_variance, (left**2).sum(1), rtol=1e-7, atol=1e-9)
         np.testing.assert_allclose(found.noise_variance, _noise(model, asked), rtol=1e-9)
 
     def test_the_joint_posterior_is_that_of_the_weights(self, world):
-        model, rows = world
-        rows = model.keep_rows(rows, 0)
-        data = _data(rows)
-        found = joint_posterior(model, data)
-        phi = model.basis(rows.x).phi.detach().numpy()
+        model, rows = _again(world)
+        found = weights_given_rows(model)
+        phi = model.parameters.basis(rows.x).phi.detach().numpy()
         weight = np.linalg.inv(_dense(model, rows) + np.diag(_noise(model, rows)))
         S = np.linalg.inv(np.eye(phi.shape[1]) + phi.T @ weight @ phi)
         np.testing.assert_allclose((found.L @ found.L.T).numpy(), S, rtol=1e-7, atol=1e-10)
-        base = float(model.mean_constant.detach()) + _shift(model, rows)
+        base = float(model.parameters.mean_constant.detach()) + _shift(model, rows)
         m = S @ phi.T @ weight @ (rows.y.numpy() - base)
         np.testing.assert_allclose(found.m.numpy(), m, rtol=1e-7, atol=1e-9)
 
 
 def test_the_two_variances_are_one_at_the_optimal_q(world):
-    model, rows = world
-    rows = model.keep_rows(rows, 0)
-    data = _data(rows)
-    x = data.x[:20]
-    before, stated = two_variances(model, data, x), model.predict(x, level=True)
-    assert before["stated"] == pytest.approx(np.median(np.sqrt(stated.function_variance)))
-    assert abs(before["stated"] / before["closed_form"] - 1) > 1e-3
-    model.posterior.take_covariance(joint_posterior(model, data).L)
-    after = two_variances(model, data, x)
-    assert after["closed_form"] == pytest.approx(before["closed_form"], rel=1e-9)
-    assert after["stated"] == pytest.approx(after["closed_form"], rel=1e-9)
+    model, rows = _again(world)
+    x, exact = _data(rows).x[:20], weights_given_rows(model)
+    stated = model.predict(x, np.inf).function_variance
+    closed = model.function_variance(x, exact.L)
+    assert abs(np.median(stated / closed) - 1) > 1e-3
+    model.parameters.posterior.take_covariance(exact.L)
+    np.testing.assert_allclose(model.predict(x, np.inf).function_variance, closed, rtol=1e-9)
+    np.testing.assert_allclose(model.function_variance(x, exact.L), closed, rtol=1e-9)
+    both = two_variances(model, _data(rows), x)
+    assert both["stated"] == pytest.approx(np.median(np.sqrt(closed)), rel=1e-9)
+    assert both["closed_form"] == pytest.approx(both["stated"], rel=1e-9)
 
 
 def test_the_optimal_q_raises_the_bound_to_the_evidence(world, exact):
     """With q(w) the exact posterior the bound is log N(y; m0 + shift, Phi Phi' + C)."""
-    model, rows = world
-    rows = model.keep_rows(rows, 0)
-    found = joint_posterior(model, _data(rows))
-    L = torch.linalg.cholesky(found.L @ found.L.T)
-    with torch.no_grad():
-        model.posterior.m.copy_(found.m)
-        model.posterior.lower.copy_(L.tril(-1))
-        model.posterior.log_diagonal.copy_(L.diagonal().log())
-    block = model.block_at(model.rows_at(_everything(model)), model.factor)
+    model, rows = _again(world)
+    condition_on(model.parameters, model.rows)
+    posterior, at = model.parameters.posterior, rows_at(model.rows, _everything(model))
+    block = block_at(model.parameters, model.rows, at, model.parameters.weights.L)
     n = len(rows.y)
-    value = whitened_elbo(_numbers(block), block.log_scale, model.posterior.kl(), n, n)
-    phi = model.basis(rows.x).phi.detach().numpy()
+    value = whitened_elbo(_numbers(block), block.log_scale, posterior.kl(), n, n)
+    phi = model.parameters.basis(rows.x).phi.detach().numpy()
     covariance = phi @ phi.T + _dense(model, rows) + np.diag(_noise(model, rows))
-    base = float(model.mean_constant.detach()) + _shift(model, rows)
+    base = float(model.parameters.mean_constant.detach()) + _shift(model, rows)
     expected = stats.multivariate_normal.logpdf(rows.y, base, covariance)
     assert -n * value.item() == pytest.approx(expected, rel=1e-8)
 
@@ -279,10 +280,10 @@ def test_the_tile_process_is_positive_definite():
 
 def test_the_law_is_not_drawn_out_beyond_the_counts_it_has_seen():
     x, y, _ = _rows(12, 3, 0)
-    model = build("field", SIZES, x)
+    parameters = build("field", SIZES, x)
     counts = np.tile([4.0, 2.0], (len(y), 1))
     counts[0] = 9, 5
-    model.keep_rows(_held(model, x, y, counts), 0)
+    model = field_of(parameters, _held(parameters, x, y, counts))
 
     def at(tests, devices):
         found = model.predict(x[:3], tests, devices)
@@ -300,18 +301,18 @@ def test_the_law_is_not_drawn_out_beyond_the_counts_it_has_seen():
 def test_devices_that_are_not_given_are_those_typical_for_the_tests():
     """log devices is regressed on log tests through the origin."""
     x, y, counts = _rows(12, 3, 0)
-    model = build("field", SIZES, x)
-    model.keep_rows(_held(model, x, y, counts), 0)
+    parameters = build("field", SIZES, x)
+    model = field_of(parameters, _held(parameters, x, y, counts))
     tests, devices = np.log(counts).T
     power = np.linalg.lstsq(tests[:, None], devices, rcond=None)[0][0]
     assert 0.5 < power < 0.95
     asked = counts[:3, 0]
-    np.testing.assert_allclose(model.counts_of(asked, None, 3)[:, 1], asked**power, rtol=1e-12)
+    np.testing.assert_allclose(parameters.counts_of(asked, None, 3)[:, 1], asked**power, rtol=1e-12)
     assumed, given = model.predict(x[:3], asked), model.predict(x[:3], asked, asked**power)
     np.testing.assert_allclose(assumed.variance, given.variance, rtol=1e-12)
     # Single tests of a later fit: nothing of the earlier fit stays.
-    model.keep_rows(_held(model, x, y, np.ones_like(counts)), 0)
-    assert model.law.devices_power.item() == 1
+    field_of(parameters, _held(parameters, x, y, np.ones_like(counts)))
+    assert parameters.law.devices_power.item() == 1
 
 
 def _constant_law(a: float, log_b: float, skewness: float, log_tail: float) -> PredictiveLaw:
@@ -320,13 +321,16 @@ def _constant_law(a: float, log_b: float, skewness: float, log_tail: float) -> P
     return law
 
 
+def _with_law(model: FittedField, law: PredictiveLaw) -> FittedField:
+    return replace(model, errors=replace(model.errors, law=law))
+
+
 def test_the_level_has_the_mean_of_most_tests_and_the_normal_shape(world):
-    model, _ = world
-    model.set_law(_constant_law(0.3, 0.1, -0.4, -0.2))
+    model = _with_law(world[0], _constant_law(0.3, 0.1, -0.4, -0.2))
     x = _rows(6, 3, 9)[0]
     level, most = model.predict(x, level=True), model.predict(x, np.inf, np.inf)
     np.testing.assert_array_equal(level.mean, most.mean)
-    far = far_level(model, model.scaled(x)).power(2).sum(1)
+    far = far_level(model.parameters, model.rows, model.parameters.scaled(x)).power(2).sum(1)
     np.testing.assert_allclose(level.function_variance, most.function_variance + far, rtol=1e-12)
     assert most.shape is not GAUSSIAN
     assert level.shape is GAUSSIAN
@@ -338,7 +342,7 @@ def test_the_law_moves_and_widens_predictions_in_their_own_unit(world):
     model.y_sd.fill_(2.5)
     x, _, counts = _rows(6, 3, 9)
     plain = model.predict(x, *counts.T)
-    model.set_law(_constant_law(0.3, np.log(1.4), 0.0, 0.0))
+    model = _with_law(model, _constant_law(0.3, np.log(1.4), 0.0, 0.0))
     moved = model.predict(x, *counts.T)
     np.testing.assert_allclose(moved.mean, plain.mean + 0.3 * plain.sd, rtol=1e-12)
     for part in ("field_variance", "tile_variance", "noise_variance"):
@@ -352,13 +356,13 @@ def test_the_newest_rows_of_a_long_memory_count():
     x = np.column_stack([np.zeros((100, 2)), times])
     y = np.where(np.arange(100) < 64, -1.0, 1.0)
     sizes = replace(SIZES, units=(20.0, 10.0, 49.5))
-    model = build("field", sizes, np.vstack([x, [[-1, -1, 0], [1, 1, 0]]]))
-    model.keep_rows(_held(model, x, y, np.ones(100)), 0)
+    parameters = build("field", sizes, np.vstack([x, [[-1, -1, 0], [1, 1, 0]]]))
+    model = field_of(parameters, _held(parameters, x, y, np.ones(100)))
     with torch.no_grad():
-        model.mean_constant.zero_()
-        model.posterior.m.zero_()
-        model.tiles.log_sills.copy_(torch.tensor([-9.0, -9.0, -9.0, 0.0]))
-        model.tiles.log_memories.fill_(np.log(20.0))
+        parameters.mean_constant.zero_()
+        parameters.posterior.m.zero_()
+        parameters.tiles.log_sills.copy_(torch.tensor([-9.0, -9.0, -9.0, 0.0]))
+        parameters.tiles.log_memories.fill_(np.log(20.0))
     last, first = model.predict(x[[99]], 1).mean, model.predict(x[[0]], 1).mean
     assert last > 0.5
     assert first < -0.5
@@ -376,9 +380,9 @@ class TestDrift:
         x = np.column_stack([random.uniform(-1, 1, (len(t), 2)), 2 * t / times[-1] - 1])
         y = level[t] + 0.5 * random.standard_normal(len(t))
         units = (20.0, 10.0, times[-1] / 2)
-        model = build("field", replace(SIZES, units=units), x)
-        model.keep_rows(_held(model, x, y, np.ones(len(y))), 0)
-        return model._drift().detach().numpy()
+        parameters = build("field", replace(SIZES, units=units), x)
+        field = field_of(parameters, _held(parameters, x, y, np.ones(len(y))))
+        return drift_of(parameters, field.rows).detach().numpy()
 
     def test_a_random_walk(self):
         changes = np.random.default_rng(1).normal(0.2, 0.3, 60)
@@ -396,33 +400,30 @@ class TestDrift:
 
     def test_one_time_has_none(self):
         x = _rows(20, 4, 0)[0][:, :2]
-        model = build("field", Architecture(d=2, h=6, r=5, blocks=1, units=UNITS[:2]), x)
-        model.keep_rows(_held(model, x, np.zeros(len(x)), np.ones(len(x))), 0)
-        assert model._drift().tolist() == [0, 0]
+        parameters = build("field", Architecture(d=2, h=6, r=5, blocks=1, units=UNITS[:2]), x)
+        field = field_of(parameters, _held(parameters, x, np.zeros(len(x)), np.ones(len(x))))
+        assert drift_of(parameters, field.rows).tolist() == [0, 0]
 
 
 def test_field_mean_and_tile_kernel_against_their_formulas(world):
     model, rows = world
     x = _rows(6, 3, 9)[0]
-    asked = _held(model, x, np.zeros(len(x)), rows.counts.numpy().max(0)[None])
-    mean = model.y_mean.item() + model.y_sd.item() * model.row_means(model.scaled(x))
+    parameters = model.parameters
+    asked = _held(parameters, x, np.zeros(len(x)), rows.counts.numpy().max(0)[None])
+    mean = model.y_mean.item() + model.y_sd.item() * parameters.row_means(parameters.scaled(x))
     np.testing.assert_allclose(mean, _mean(model, asked), rtol=1e-10)
     np.testing.assert_allclose(model.tile_kernel(x, x[:3]), _dense(model, asked)[:, :3], rtol=1e-9)
 
 
-def test_another_fit_forgets_drift_and_law(world):
+def test_another_fit_knows_no_drift_and_no_law(world):
     model, _ = world
-    model.drift.fill_(3.0)
-    ones = [np.ones_like(getattr(no_law(), name)) for name in LAW_PARTS]
-    model.set_law(PredictiveLaw(*ones, 0.5))
-    assert model.predictive_law().most_tail == 0.5
-    assert all(getattr(model.predictive_law(), name).all() for name in LAW_PARTS)
-    model.keep_rows(model.rows.as_rows().at(slice(9)), 0)
-    assert model.drift.tolist() == [0, 0]
-    assert model.law_tail == 0
-    for name in LAW_PARTS:
-        np.testing.assert_array_equal(getattr(model, f"law_{name}"), getattr(no_law(), name))
-    assert len(model.earlier) == len(model.sites.sites)
+    again = field_of(model.parameters, model.rows.rows.at(slice(9)))
+    assert again.drift.tolist() == [0, 0]
+    assert again.errors.networks_share == 0
+    assert again.errors.law.most_tail == 0
+    for name in LAW_ARRAYS:
+        np.testing.assert_array_equal(getattr(again.errors.law, name), getattr(no_law(), name))
+    assert len(again.rows.earlier) == len(again.rows.sites) < len(model.rows.sites)
 
 
 @pytest.mark.trial
@@ -430,7 +431,7 @@ def test_the_joint_posterior_survives_saving(recovered, tmp_path):
     model, _, _ = recovered
     save_model(model, tmp_path / "m.safetensors")
     same, _ = load_model(tmp_path / "m.safetensors")
-    np.testing.assert_array_equal(same.earlier.numpy(), model.earlier.numpy())
+    np.testing.assert_array_equal(same.rows.earlier, model.rows.earlier)
 
 
 def test_a_crowded_place_is_cut_into_blocks():
@@ -473,13 +474,12 @@ SETTINGS = FitSettings(
 
 
 @pytest.fixture(scope="module")
-def recovered() -> tuple[FieldNetwork, dict[str, np.ndarray], np.ndarray]:
+def recovered() -> tuple[FittedField, dict[str, np.ndarray], np.ndarray]:
     truth = _simulated(0)
     part = np.random.default_rng(1).permutation(len(truth["y"])) % 10
     rows = [Data(truth["x"][k], truth["y"][k], truth["tests"][k]) for k in (part > 1, part == 1)]
     sizes = Architecture(d=3, h=16, r=16, units=UNITS)
-    model = build("field", sizes, rows[0].x, seed=0)
-    fit(model, *rows, SETTINGS)
+    model, _ = fit(build("field", sizes, rows[0].x, seed=0), *rows, SETTINGS)
     return model, truth, part == 0
 
 
@@ -543,7 +543,9 @@ class TestRecovery:
     def test_predictions_from_the_level_of_single_tiles_are_the_same(self, recovered, asked):
         model, truth, test = recovered
         x = truth["x"][test]
-        first, second = model.predict(x, **asked), model.predict(x, single=model.single(x), **asked)
+        first = model.predict(x, **asked)
+        with model.remembering(x):
+            second = model.predict(x, **asked)
         for part in ("mean", "function_variance", "tile_variance", "noise_variance"):
             np.testing.assert_allclose(
                 getattr(second, part), getattr(first, part), rtol=1e-9, atol=1e-12, err_msg=part
@@ -552,8 +554,10 @@ class TestRecovery:
     def test_outside_the_times_of_the_rows_there_is_no_level_to_keep(self, recovered):
         model, truth, _ = recovered
         names = {*Conditional._fields, *NETWORKS, DISTANCE}
-        assert set(model.single(truth["x"][:3])) == names
-        assert model.single(truth["x"][:3] * [1, 1, 0] + [0, 0, 1.5]) == {}
+        with model.remembering(truth["x"][:3]) as level:
+            assert set(level) == names
+        with model.remembering(truth["x"][:3] * [1, 1, 0] + [0, 0, 1.5]) as level:
+            assert level == {}
 
     def test_level_has_no_noise_and_single_tests_most(self, recovered):
         model, truth, _ = recovered
@@ -573,8 +577,7 @@ def test_a_stopped_fit_ends_like_an_uninterrupted_one(tmp_path):
     def make():
         return build("field", replace(SIZES, dtype="float32"), train.x, seed=0)
 
-    whole, parts = make(), make()
-    fit(whole, train, held, settings)
+    whole, _ = fit(make(), train, held, settings)
 
     def stop(state, _epochs):
         if state.epoch == 3:
@@ -582,9 +585,8 @@ def test_a_stopped_fit_ends_like_an_uninterrupted_one(tmp_path):
 
     path = tmp_path / "c.safetensors"
     with pytest.raises(KeyboardInterrupt):
-        fit(parts, train, held, settings, checkpoint=path, progress=stop)
-    again = make()
-    fit(again, train, held, settings, checkpoint=path)
+        fit(make(), train, held, settings, checkpoint=path, progress=stop)
+    again, _ = fit(make(), train, held, settings, checkpoint=path)
     expected = whole.predict(held.x, held.tests)
     np.testing.assert_array_equal(again.predict(held.x, held.tests).mean, expected.mean)
 
@@ -596,7 +598,7 @@ def test_place_alone_and_one_time_work():
     held = Data(x[60:], truth["y"][60:], truth["tests"][60:])
     sizes = Architecture(d=2, h=6, r=5, blocks=1, units=UNITS[:2])
     model = build("field", sizes, x)
-    _, state = fit(model, rows, held, replace(SETTINGS, epochs=4, batch=32))
+    model, state = fit(model, rows, held, replace(SETTINGS, epochs=4, batch=32))
     assert np.isfinite(state.best_nll)
     assert model.drift.tolist() == [0, 0]
     assert len(model.predict(held.x, held.tests)) == len(held.y)
@@ -604,15 +606,16 @@ def test_place_alone_and_one_time_work():
 
 def test_every_parameter_has_a_finite_gradient(world):
     model, rows = world
-    step = find_spec("field").step
-    assert isinstance(step, PerPlace)
+    fit_of_rows = find_spec("field").fit(model.parameters)
+    assert isinstance(fit_of_rows, FieldFit)
+    fit_of_rows.start(rows, 0, resumed=True)
     for share in (0.1, 0.9):
-        model.zero_grad()
-        parts = step.parts(model, rows, rows.n, np.random.default_rng(0), share)
-        assert sum(part.n for part in parts) == len(rows.y)
-        for part in parts:
-            assert torch.isfinite(step.learn(model, rows, part, Weights()))
-        for name, value in model.named_parameters():
+        model.parameters.zero_grad()
+        batches = fit_of_rows.batches(rows.n, np.random.default_rng(0), share)
+        assert sum(batch.n for batch in batches) == len(rows.y)
+        for batch in batches:
+            assert torch.isfinite(fit_of_rows.step(batch, Weights()))
+        for name, value in model.parameters.named_parameters():
             if share < 0.5 and name.startswith("tiles.log_"):
                 continue  # a row by itself tells nothing of ranges and memories
             assert value.grad is not None, name
@@ -622,8 +625,8 @@ def test_every_parameter_has_a_finite_gradient(world):
 
 class TestRefusals:
     @pytest.fixture
-    def model(self) -> FieldNetwork:
-        return build("field", SIZES, _rows(9, 4, 0)[0])
+    def model(self, world) -> FittedField:
+        return world[0]
 
     @pytest.mark.parametrize(
         ("tests", "found"),

@@ -85,8 +85,8 @@ def weighted_rows(
     """Return W Phi and W (y - m0 - shift) for the rows at places; see `block_at`."""
     with torch.no_grad():
         block = block_at(parameters, rows, rows_at(rows, sites, without))
-    mean = block.spread @ parameters.posterior.m.double()
-    return WeightedRows(block.spread, block.residual + mean, torch.ones_like(block.residual))
+        mean = block.spread @ parameters.posterior.m.double()
+        return WeightedRows(block.spread, block.residual + mean, torch.ones_like(block.residual))
 
 
 def information_in(

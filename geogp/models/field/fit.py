@@ -224,7 +224,7 @@ class FieldFit(SteppedFit[FieldParameters]):
         parameters, rows, seed = self.process, self.field.rows, self.seed
         with torch.no_grad():
             _take_coefficients(parameters, rows)
-            field = replace(self.field, drift=_drift(parameters, rows))
+            field = replace(self.field, drift=drift_of(parameters, rows))
             rng = np.random.default_rng([seed, 3])
             inside = left_out(parameters, rows, rng)
             outside = _held_out(field, held_out, rng)
@@ -281,7 +281,7 @@ def _take_coefficients(parameters: FieldParameters, rows: FieldRows) -> None:
     parameters.posterior.take_last(*posterior_of(Information(precision[-c:, -c:], pull)))
 
 
-def _drift(parameters: FieldParameters, rows: FieldRows) -> Tensor:
+def drift_of(parameters: FieldParameters, rows: FieldRows) -> Tensor:
     """Return the variance and the squared mean of the change of the level per quarter."""
     if not parameters.has_time:
         return torch.zeros(2, dtype=torch.float64, device=parameters.device)
