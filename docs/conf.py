@@ -57,7 +57,8 @@ nitpick_ignore_regex = [("py:.*", rf"(?!({'|'.join(map(re.escape, _LISTED))})\b)
 
 def _outside(app: Sphinx, docname: str, source: list[str]) -> None:  # noqa: ARG001
     """Replace links to files outside docs, which work only in the repository, by their paths."""
-    source[0] = re.sub(r"\[([^\]]+)\]\(\.\./([^)]+)\)", r"\1 (`\2`)", source[0])
+    up = re.escape("../" * (docname.count("/") + 1))
+    source[0] = re.sub(rf"\[([^\]]+)\]\({up}([^)]+)\)", r"\1 (`\2`)", source[0])
 
 
 def setup(app: Sphinx) -> None:

@@ -3,7 +3,9 @@
 import ast
 import re
 import shlex
+from collections.abc import Iterator
 from contextlib import suppress
+from functools import reduce
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -13,11 +15,18 @@ import pytest
 import typer
 
 import geogp
+from geogp.models.names import CLASS_MODELS, MODELS
 from geogp_cli.main import app
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAPERS = sorted((ROOT / "docs" / "papers").glob("*.md"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *PAPERS]
 GEOGP = typer.main.get_command(app)
+
+
+def name_of(page):
+    docs = ROOT / "docs"
+    return page.relative_to(docs if page.is_relative_to(docs) else ROOT).as_posix()
 
 
 def commands_of(page):
@@ -46,7 +55,7 @@ def wrong(words):
     return f"no option {', '.join(sorted(unknown))} of {words[0]}" if unknown else None
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_commands_and_their_options_exist(page):
     assert [told for words in commands_of(page) if (told := wrong(words))] == []
 
@@ -55,7 +64,7 @@ def test_an_unknown_option_would_be_found():
     assert isinstance(GEOGP, click.Group) or hasattr(GEOGP, "commands")
     assert wrong(["map", "PR", "--no-such"]) == "no option --no-such of map"
     assert wrong(["chart"]) == "no command chart"
-    counted = {page.name: len(commands_of(page)) for page in PAGES}
+    counted = {name_of(page): len(commands_of(page)) for page in PAGES}
     assert sum(counted.values()) >= 30
     with_commands = (
         *("README", "first-map", "choosing-a-model", "your-own-data", "many-states", "map-options"),
@@ -66,7 +75,7 @@ def test_an_unknown_option_would_be_found():
         assert counted[f"{name}.md"], name
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_options_named_in_sentences_exist(page):
     known = {
         name
@@ -79,7 +88,7 @@ def test_options_named_in_sentences_exist(page):
     assert named - known == set()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_to_files_resolve(page):
     links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text("utf-8"))
     local = [link for link in links if not re.match(r"[a-z]+:", link)]
@@ -92,10 +101,10 @@ def test_python_in_the_docs_compiles_and_its_names_of_geogp_exist():
         text = page.read_text("utf-8")
         for block in re.findall(r"^```\{?python\}?\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
             code = re.sub(r"^:[a-z]+:\n", "", block, flags=re.MULTILINE)
-            compile(code, page.name, "exec")
+            compile(code, name_of(page), "exec")
             for value, name in _names_of_geogp(ast.parse(code)):
                 seen.append(name)
-                missing += [] if hasattr(value, name) else [(page.name, value.__name__, name)]
+                missing += [] if hasattr(value, name) else [(name_of(page), value.__name__, name)]
     assert {"MAX_HEADER_BYTES", "make_map"} <= set(seen)
     assert missing == []
 
@@ -121,8 +130,8 @@ def _names_of_geogp(code):
 def test_every_page_of_the_site_and_every_public_name_is_there():
     index = (ROOT / "docs" / "index.md").read_text("utf-8")
     toctrees = re.findall(r"^```{toctree}\n(.*?)^```", index, re.DOTALL | re.MULTILINE)
-    pages = re.findall(r"^([a-z-]+)$", "".join(toctrees), re.MULTILINE)
-    there = {path.stem for path in (ROOT / "docs").glob("*.md")} - {"index"}
+    pages = re.findall(r"^([a-z/-]+)$", "".join(toctrees), re.MULTILINE)
+    there = {name_of(page).removesuffix(".md") for page in PAGES} - {"index", "README"}
     assert set(pages) == there | {"api"}
     for page in pages:
         assert any((ROOT / "docs" / f"{page}.{kind}").is_file() for kind in ("md", "rst")), page
@@ -130,6 +139,87 @@ def test_every_page_of_the_site_and_every_public_name_is_there():
         r"^   (geogp\.[\w.]+)$", (ROOT / "docs" / "api.rst").read_text(), re.MULTILINE
     )
     assert {name.removeprefix("geogp.") for name in listed} == set(geogp.__all__) - {"__version__"}
+
+
+def tables_of(page: Path) -> Iterator[list[dict[str, str]]]:
+    """The tables of a page; a row has its cells by the names of the columns."""
+    for block in re.findall(r"(?:^ *\|.*\n)+", page.read_text("utf-8"), re.MULTILINE):
+        head, _, *rows = (
+            [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip()[1:-1])]
+            for line in block.splitlines()
+        )
+        yield [dict(zip(head, row, strict=True)) for row in rows]
+
+
+def exists(name):
+    """Whether just one module of geogp ends like a dotted name, or has what comes after it."""
+    modules = ["." + ".".join(path.with_suffix("").parts) for path in _paths_of_geogp()]
+    parts = name.split(".")
+    for cut in range(len(parts), 0, -1):
+        ending = "." + ".".join(parts[:cut])
+        found = [module for module in modules if module.endswith(ending)]
+        if found:
+            (only,) = found
+            with suppress(AttributeError):
+                reduce(getattr, parts[cut:], import_module(only[1:]))
+                return True
+    return False
+
+
+def _paths_of_geogp():
+    return [path.relative_to(ROOT) for path in (ROOT / "geogp").rglob("*.py")]
+
+
+@pytest.mark.parametrize("page", [page for page in PAPERS if page.stem != "index"], ids=name_of)
+def test_the_code_and_the_tests_of_a_paper_exist(page):
+    assert exists("objectives.dppgp")
+    assert exists("mixed_nystrom.nystrom")
+    assert not exists("objectives.elbow")
+    assert not exists("no_such_module.elbo")
+    rows = [row for table in tables_of(page) for row in table if "code" in row]
+    named = [name for row in rows for name in re.findall("`([^`]+)`", row["code"])]
+    assert len(named) >= len(rows) >= 10
+    assert [name for name in named if not exists(name)] == []
+    tests = {name for row in rows for name in re.findall(r"`(test_\w+\.py)`", row["tests"])}
+    assert tests - {path.name for path in (ROOT / "tests").rglob("*.py")} == set()
+
+
+def test_every_model_of_a_paper_is_on_its_page_with_its_use():
+    models, shown, authors = MODELS | CLASS_MODELS, {}, {}
+    for page in PAPERS:
+        rows = [row for table in tables_of(page) for row in table if "use" in row]
+        names = {row["name"].strip("`"): row["use"] for row in rows}
+        shown |= names
+        authors[page.stem] = {models[name].paper for name in names}
+    four = {"deep-basis-kernels", "mixed-kernels", "scale-mixtures", "last-layers"}
+    assert {stem for stem, found in authors.items() if found} == four
+    assert all(len(authors[stem]) == 1 for stem in four)
+    papers = set().union(*authors.values())
+    assert shown == {
+        name: "recommended" if model.recommended else "study"
+        for name, model in models.items()
+        if model.paper in papers
+    }
+    index = [row for table in tables_of(ROOT / "docs" / "papers" / "index.md") for row in table]
+    listed = [name for row in index for name in re.findall("`([^`]+)`", row["models"])]
+    assert sorted(listed) == sorted(shown)
+    for row in index:
+        (stem,) = re.findall(r"\((\S+)\.md\)", row["page"])
+        found = {models[name].paper for name in re.findall("`([^`]+)`", row["models"])}
+        assert found == authors[stem]
+
+
+def test_benchmarks_that_pages_name_exist():
+    named = {
+        name
+        for page in PAGES
+        for name in re.findall(r"python -m benchmarks (\w+\.\w+)", page.read_text("utf-8"))
+    }
+    assert len(named) >= 15
+    there = {
+        ".".join(path.with_suffix("").parts[-2:]) for path in (ROOT / "benchmarks").glob("*/*.py")
+    }
+    assert named - there == set()
 
 
 def test_the_pages_name_every_option():

@@ -90,7 +90,7 @@ BASIS_KERNELS = "Zhu, Yuchi and Xie"
 NETWORK_KERNELS = "Antunes de Araújo and Gonçalves"
 SCALE_MIXTURES = "Lee et al."
 LAST_LAYERS = "Calvo-Ordoñez et al."
-"""The papers whose models geogp has; `docs/formulas.md` has their titles."""
+"""The papers whose models geogp has; `docs/papers/index.md` has their titles."""
 
 _kernel = partial(ModelName, family="kernel")
 _dppgp = partial(ModelName, uses=("alpha", "beta"), paper=BASIS_KERNELS)

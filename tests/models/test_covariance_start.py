@@ -6,17 +6,20 @@ import torch
 
 from geogp.models.catalogue.build import build
 from geogp.models.field import covariance_start as starting
-from geogp.models.field.network import FieldNetwork
+from geogp.models.field.conditioning import block_at, rows_at
+from geogp.models.field.covariance_start import start_covariance
+from geogp.models.field.fitted import FittedField
 from geogp.models.field.predictive_law import DISTANCE
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
+from tests.models.field_worlds import field_of
 
 RANGE_KM = 12.0
 
 
-def _model(n: int, noise: float, seed: int = 0) -> FieldNetwork:
+def _model(n: int, noise: float, seed: int = 0) -> FittedField:
     """Return a model that stores rows of an exponential process plus noise, in 60 by 60 km."""
     random = np.random.default_rng(seed)
     x = random.uniform(-1, 1, (n, 2))
@@ -24,42 +27,39 @@ def _model(n: int, noise: float, seed: int = 0) -> FieldNetwork:
     y = np.linalg.cholesky(np.exp(-h / RANGE_KM) + 1e-9 * np.eye(n)) @ random.standard_normal(n)
     y = y + noise * random.standard_normal(n)
     sizes = Architecture(d=2, h=8, r=6, blocks=1, dtype="float64", units=(30.0, 30.0))
-    model = build("field", sizes, x, seed=0)
-    data = Data(x, y)
-    model.take_target(data.y)
-    model.keep_rows(model.as_rows(data), 0)
-    return model
+    parameters = build("field", sizes, x, seed=0)
+    parameters.take_target(y)
+    return field_of(parameters, parameters.as_rows(Data(x, y)))
 
 
-def _state(model: FieldNetwork) -> dict[str, torch.Tensor]:
-    return {name: value.detach().clone() for name, value in model.named_parameters()}
+def _state(model: FittedField) -> dict[str, torch.Tensor]:
+    return {name: value.detach().clone() for name, value in model.parameters.named_parameters()}
 
 
 def test_the_correlation_of_a_precise_process_is_found():
     model = _model(1_500, 0.0)
-    model.begin(0)
+    start_covariance(model.parameters, model.rows, 0)
     with torch.no_grad():
         points = torch.tensor([[0.0, 0.0, 0.0]] + [[h, 0.0, 0.0] for h in (2.0, 6.0, 12.0, 24.0)])
-        k = model.tiles(points.double(), points.double())[0]
-        nugget = k[0] - model.tiles.log_sills[:2].exp().sum()
-        noise = model.law(model.basis(torch.zeros(1, 2).double()).phi, torch.ones(1, 2).double())
+        k = model.parameters.tiles(points.double(), points.double())[0]
+        nugget = k[0] - model.parameters.tiles.log_sills[:2].exp().sum()
+        noise = model.parameters.law(model.parameters.basis(torch.zeros(1, 2).double()).phi, torch.ones(1, 2).double())
     found = k[1:] / k[0]
     expected = np.exp(-np.array([2.0, 6.0, 12.0, 24.0]) / RANGE_KM)
     np.testing.assert_allclose(found, expected, atol=0.15)
     assert float(nugget + noise) < 0.01 * float(k[0])
-    assert all(value.grad is None for value in model.parameters())
-    assert model.is_precise()
+    assert all(value.grad is None for value in model.parameters.parameters())
+    assert model.parameters.is_precise()
 
 
 def test_the_start_raises_the_likelihood_of_all_rows():
     model, usual = _model(1_500, 0.0), _model(1_500, 0.0)
-    model.begin(0)
+    start_covariance(model.parameters, model.rows, 0)
 
-    def loss(of: FieldNetwork) -> float:
+    def loss(of: FittedField) -> float:
         with torch.no_grad():
-            block = of.block_at(
-                of.rows_at(torch.arange(len(of.sites.sites))), torch.zeros(6, 0).double()
-            )
+            at = rows_at(of.rows, torch.arange(len(of.rows.sites)))
+            block = block_at(of.parameters, of.rows, at, torch.zeros(6, 0).double())
         return float((block.residual.square().sum() / 2 + block.log_scale) / 1_500)
 
     assert loss(model) < loss(usual) - 0.5
@@ -69,15 +69,15 @@ def test_the_start_raises_the_likelihood_of_all_rows():
 def test_noisy_rows_keep_the_usual_values(noise):
     model = _model(600, noise)
     before = _state(model)
-    model.begin(0)
-    assert not model.is_precise()
+    start_covariance(model.parameters, model.rows, 0)
+    assert not model.parameters.is_precise()
     assert all(torch.equal(before[name], value) for name, value in _state(model).items())
 
 
 def test_a_seed_gives_the_same_values():
     models = [_model(600, 0.0) for _ in range(3)]
     for model, seed in zip(models, (0, 0, 1), strict=True):
-        model.begin(seed)
+        start_covariance(model.parameters, model.rows, seed)
     states = [_state(model)["tiles.log_ranges"] for model in models]
     assert torch.equal(states[0], states[1])
     model, before = models[2], _model(600, 0.0)
@@ -89,44 +89,42 @@ def test_a_seed_gives_the_same_values():
 def test_a_covariance_that_does_not_factorise_is_no_better_start(monkeypatch):
     """The line search then sees a high value, and the parameters stay finite."""
     model = _model(300, 0.0)
-    whole = FieldNetwork.block_at
     calls, failed = [], []
 
-    def sometimes(self, *arguments, **others):
+    def sometimes(*arguments):
         calls.append(1)
         if len(calls) in {2, 31, 47}:
             failed.append(1)
             raise starting.NumericalError("it does not factorise")
-        return whole(self, *arguments, **others)
+        return block_at(*arguments)
 
-    monkeypatch.setattr(FieldNetwork, "block_at", sometimes)
+    monkeypatch.setattr(starting, "block_at", sometimes)
     before = _state(model)["tiles.log_ranges"]
-    model.begin(0)
+    start_covariance(model.parameters, model.rows, 0)
     assert len(failed) == 3
-    assert not torch.equal(model.tiles.log_ranges, before)
-    assert all(bool(value.isfinite().all()) for value in model.parameters())
+    assert not torch.equal(model.parameters.tiles.log_ranges, before)
+    assert all(bool(value.isfinite().all()) for value in model.parameters.parameters())
 
 
 def test_one_place_is_enough():
     model = _model(40, 0.0)
-    rows = model.rows.as_rows()
-    model.keep_rows(rows._replace(x=rows.x[:1].expand(40, 2).contiguous()), 0)
-    model.begin(0)
-    assert all(bool(value.isfinite().all()) for value in model.parameters())
+    rows = model.rows.rows
+    one = rows._replace(x=rows.x[:1].expand(40, 2).contiguous())
+    model = field_of(model.parameters, one)
+    start_covariance(model.parameters, model.rows, 0)
+    assert all(bool(value.isfinite().all()) for value in model.parameters.parameters())
 
 
 def test_copies_of_rows_change_nothing():
     """Copies look like measurements without noise."""
     model = _model(300, 0.0)
-    rows = model.rows.as_rows()
-    twice = rows.at(torch.arange(300).repeat(2))
-    model.keep_rows(twice, 0)
+    model = field_of(model.parameters, model.rows.rows.at(torch.arange(300).repeat(2)))
     before = _state(model)
-    model.begin(0)
+    start_covariance(model.parameters, model.rows, 0)
     assert all(torch.equal(before[name], value) for name, value in _state(model).items())
 
 
-def _drawn(n_places: int, times: int, covariance, noise: float, units) -> FieldNetwork:
+def _drawn(n_places: int, times: int, covariance, noise: float, units) -> FittedField:
     """Return a model that stores rows of a process with covariance(east, north, t) plus noise."""
     random = np.random.default_rng(1)
     places = random.uniform(-1, 1, (n_places, 2))
@@ -137,16 +135,15 @@ def _drawn(n_places: int, times: int, covariance, noise: float, units) -> FieldN
     y = np.linalg.cholesky(K + 1e-9 * np.eye(len(x))) @ random.standard_normal(len(x))
     y = y + noise * random.standard_normal(len(x))
     sizes = Architecture(d=len(units), h=8, r=6, blocks=1, dtype="float64", units=tuple(units))
-    model = build("field", sizes, x, seed=0)
-    model.take_target(y)
-    model.keep_rows(model.as_rows(Data(x, y)), 0)
-    return model
+    parameters = build("field", sizes, x, seed=0)
+    parameters.take_target(y)
+    return field_of(parameters, parameters.as_rows(Data(x, y)))
 
 
-def _correlation(model: FieldNetwork, away: list[list[float]]) -> np.ndarray:
+def _correlation(model: FittedField, away: list[list[float]]) -> np.ndarray:
     at = torch.tensor([[0.0, 0.0, 0.0], *away], dtype=torch.float64)
     with torch.no_grad():
-        k = model.tiles(at, at)[0]
+        k = model.parameters.tiles(at, at)[0]
     return (k[1:] / k[0]).numpy()
 
 
@@ -158,8 +155,8 @@ def test_a_smooth_process_with_a_direction_is_found():
         return (1 + r) * np.exp(-r)
 
     model = _drawn(1_500, 1, covariance, 0.0, (30.0, 30.0))
-    model.begin(0)
-    assert float(model.tiles.form.smoothness) == pytest.approx(1.5, abs=0.3)
+    start_covariance(model.parameters, model.rows, 0)
+    assert float(model.parameters.tiles.form.smoothness) == pytest.approx(1.5, abs=0.3)
     away = [[5.0, 0, 0], [15.0, 0, 0], [0, 5.0, 0], [0, 2.0, 0]]
     expected = [covariance(east, north, t) for east, north, t in away]
     found = _correlation(model, away)
@@ -175,8 +172,8 @@ def _gneiting(east, north, t):
 
 def test_a_process_in_space_and_time_is_found():
     model = _drawn(120, 20, _gneiting, 0.0, (15.0, 15.0, 10.0))
-    model.begin(0)
-    assert not model.tiles.form.separable
+    start_covariance(model.parameters, model.rows, 0)
+    assert not model.parameters.tiles.form.separable
     away = [[2.0, 0, 0], [0, 4.0, 0], [0, 0, 1.0], [0, 0, 3.0], [3.0, 0, 2.0]]
     expected = [_gneiting(*place) for place in away]
     np.testing.assert_allclose(_correlation(model, away), expected, atol=0.12)
@@ -189,8 +186,8 @@ def test_any_smoothness_is_found_in_space_and_time():
         return (1 + r) * np.exp(-r) / psi
 
     model = _drawn(120, 20, covariance, 0.0, (15.0, 15.0, 10.0))
-    model.begin(0)
-    smoothness = float(model.tiles.form.smoothness)
+    start_covariance(model.parameters, model.rows, 0)
+    smoothness = float(model.parameters.tiles.form.smoothness)
     assert 0.9 < smoothness <= starting.SMOOTH
     assert smoothness not in starting.SMOOTHNESS
 
@@ -198,26 +195,26 @@ def test_any_smoothness_is_found_in_space_and_time():
 def test_noisy_rows_at_several_times_keep_the_usual_values():
     model = _drawn(60, 10, _gneiting, 1.5, (15.0, 15.0, 5.0))
     before = _state(model)
-    model.begin(0)
-    assert model.tiles.form.usual
+    start_covariance(model.parameters, model.rows, 0)
+    assert model.parameters.tiles.form.usual
     assert all(torch.equal(before[name], value) for name, value in _state(model).items())
 
 
 def test_an_earlier_form_is_forgotten():
     model = _model(1_500, 0.0)
-    model.begin(0)
-    assert not model.tiles.form.usual
+    start_covariance(model.parameters, model.rows, 0)
+    assert not model.parameters.tiles.form.usual
     noisy = _model(1_500, 2.0)
-    noisy.tiles.take_form(model.tiles.form)
-    noisy.begin(0)
-    assert noisy.tiles.form.usual
+    noisy.parameters.tiles.take_form(model.parameters.tiles.form)
+    start_covariance(noisy.parameters, noisy.rows, 0)
+    assert noisy.parameters.tiles.form.usual
 
 
 @pytest.mark.parametrize("scale", [1e-7, 1e6])
 def test_the_unit_of_time_changes_nothing(scale):
     model = _drawn(120, 20, _gneiting, 0.0, (15.0, 15.0, 10.0))
-    model.begin(0)
-    form, memory = model.tiles.form, float(model.tiles.log_memories[0].detach().exp())
+    start_covariance(model.parameters, model.rows, 0)
+    form, memory = model.parameters.tiles.form, float(model.parameters.tiles.log_memories[0].detach().exp())
     other = _drawn(
         120,
         20,
@@ -225,9 +222,9 @@ def test_the_unit_of_time_changes_nothing(scale):
         0.0,
         (15.0, 15.0, 10.0 * scale),
     )
-    other.begin(0)
-    torch.testing.assert_close(other.tiles.form.stretch, form.stretch, rtol=0.05, atol=0.02)
-    assert float(other.tiles.log_memories[0].detach().exp()) == pytest.approx(
+    start_covariance(other.parameters, other.rows, 0)
+    torch.testing.assert_close(other.parameters.tiles.form.stretch, form.stretch, rtol=0.05, atol=0.02)
+    assert float(other.parameters.tiles.log_memories[0].detach().exp()) == pytest.approx(
         memory * scale, rel=0.2
     )
 
@@ -239,21 +236,21 @@ def test_if_no_covariance_factorises_the_usual_values_stay(monkeypatch):
     def never(self, sites):
         if torch.is_grad_enabled():
             raise starting.NumericalError("it does not factorise")
-        return torch.tensor(float(self.model.tiles.log_sills[2]))
+        return torch.tensor(float(self.model.parameters.tiles.log_sills[2]))
 
     monkeypatch.setattr(starting._Sample, "_loss", never)
-    model.begin(0)
-    assert model.tiles.form.usual
+    start_covariance(model.parameters, model.rows, 0)
+    assert model.parameters.tiles.form.usual
     assert all(torch.equal(before[name], value) for name, value in _state(model).items())
-    assert all(value.requires_grad for value in model.parameters())
+    assert all(value.requires_grad for value in model.parameters.parameters())
 
 
 @pytest.mark.parametrize(("noise", "precise"), [(0.05, True), (0.6, False)])
 def test_rows_with_little_noise_are_precise(noise, precise):
     """A noise of a fifth of the variance is not precise, whatever the form."""
     model = _model(1_500, noise)
-    model.begin(0)
-    assert model.is_precise() == precise
+    start_covariance(model.parameters, model.rows, 0)
+    assert model.parameters.is_precise() == precise
 
 
 def test_a_fit_of_precise_rows_has_no_networks():
@@ -261,13 +258,13 @@ def test_a_fit_of_precise_rows_has_no_networks():
     x = random.uniform(-1, 1, (2_600, 2))
     y = np.sin(5 * x[:, 0]) * np.cos(4 * x[:, 1])
     sizes = Architecture(d=2, h=8, r=6, blocks=1, dtype="float64", units=(30.0, 30.0))
-    model = build("field", sizes, x, seed=0)
+    parameters = build("field", sizes, x, seed=0)
     held = np.arange(len(y)) < 300
     settings = FitSettings(epochs=2, batch=256, learning_rate=1e-3)
-    fit(model, Data(x[~held], y[~held]), Data(x[held], y[held]), settings)
-    assert model.is_precise()
-    assert float(model.networks_share) == 0
-    coefficients = model.law_coefficients.numpy()
+    model, _ = fit(parameters, Data(x[~held], y[~held]), Data(x[held], y[held]), settings)
+    assert model.parameters.is_precise()
+    assert model.errors.networks_share == 0
+    coefficients = model.errors.law.coefficients
     assert (coefficients[[0, 2]] == 0).all()
     others = np.delete(coefficients, 1 + DISTANCE, axis=1)[:, 1:]
     assert (others == 0).all()

@@ -153,7 +153,7 @@ class ExactGP(nn.Module):
         return rbf(self._places(a), self._places(b), self.log_variance.exp())
 
     def log_marginal_likelihood(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return log N(y; m0, K + noise_var I) for scaled rows (DBK-1 equation 2), a scalar.
+        """Return log N(y; m0, K + noise_var I) for scaled rows (DBK-1 section 2), a scalar.
 
         Raises RequestError if the rows are too many, and NumericalError if the matrix does not
         factorise.
