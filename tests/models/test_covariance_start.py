@@ -43,7 +43,9 @@ def test_the_correlation_of_a_precise_process_is_found():
         points = torch.tensor([[0.0, 0.0, 0.0]] + [[h, 0.0, 0.0] for h in (2.0, 6.0, 12.0, 24.0)])
         k = model.parameters.tiles(points.double(), points.double())[0]
         nugget = k[0] - model.parameters.tiles.log_sills[:2].exp().sum()
-        noise = model.parameters.law(model.parameters.basis(torch.zeros(1, 2).double()).phi, torch.ones(1, 2).double())
+        noise = model.parameters.law(
+            model.parameters.basis(torch.zeros(1, 2).double()).phi, torch.ones(1, 2).double()
+        )
     found = k[1:] / k[0]
     expected = np.exp(-np.array([2.0, 6.0, 12.0, 24.0]) / RANGE_KM)
     np.testing.assert_allclose(found, expected, atol=0.15)
@@ -147,6 +149,10 @@ def _correlation(model: FittedField, away: list[list[float]]) -> np.ndarray:
     return (k[1:] / k[0]).numpy()
 
 
+def _memory(model: FittedField) -> float:
+    return float(model.parameters.tiles.log_memories[0].detach().exp())
+
+
 def test_a_smooth_process_with_a_direction_is_found():
     """Matérn 3/2; the correlation falls three times as fast to the north as to the east."""
 
@@ -214,7 +220,10 @@ def test_an_earlier_form_is_forgotten():
 def test_the_unit_of_time_changes_nothing(scale):
     model = _drawn(120, 20, _gneiting, 0.0, (15.0, 15.0, 10.0))
     start_covariance(model.parameters, model.rows, 0)
-    form, memory = model.parameters.tiles.form, float(model.parameters.tiles.log_memories[0].detach().exp())
+    form, memory = (
+        model.parameters.tiles.form,
+        float(model.parameters.tiles.log_memories[0].detach().exp()),
+    )
     other = _drawn(
         120,
         20,
@@ -223,7 +232,9 @@ def test_the_unit_of_time_changes_nothing(scale):
         (15.0, 15.0, 10.0 * scale),
     )
     start_covariance(other.parameters, other.rows, 0)
-    torch.testing.assert_close(other.parameters.tiles.form.stretch, form.stretch, rtol=0.05, atol=0.02)
+    torch.testing.assert_close(
+        other.parameters.tiles.form.stretch, form.stretch, rtol=0.05, atol=0.02
+    )
     assert float(other.parameters.tiles.log_memories[0].detach().exp()) == pytest.approx(
         memory * scale, rel=0.2
     )
@@ -236,7 +247,7 @@ def test_if_no_covariance_factorises_the_usual_values_stay(monkeypatch):
     def never(self, sites):
         if torch.is_grad_enabled():
             raise starting.NumericalError("it does not factorise")
-        return torch.tensor(float(self.model.parameters.tiles.log_sills[2]))
+        return torch.tensor(float(self.parameters.tiles.log_sills[2]))
 
     monkeypatch.setattr(starting._Sample, "_loss", never)
     start_covariance(model.parameters, model.rows, 0)

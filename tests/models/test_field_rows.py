@@ -101,8 +101,8 @@ def _place_by_place(model: FittedField) -> torch.Tensor:
         value.exp() for value in (tiles.log_sills, tiles.log_ranges, tiles.log_memories)
     )
     total = torch.zeros((), dtype=torch.float64)
-    for first, count, earlier in zip(sites.first, sites.count, rows.earlier, strict=True):
-        earlier = torch.from_numpy(earlier)
+    conditioning_rows = torch.from_numpy(rows.earlier)
+    for first, count, earlier in zip(sites.first, sites.count, conditioning_rows, strict=True):
         at = torch.cat([earlier[earlier != NO_ROW], torch.arange(first, first + count)])
         points = parameters.points(rows.x[at])
         terms = parameters.row_terms(rows.x[at], rows.counts[at])
