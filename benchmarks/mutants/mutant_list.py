@@ -692,8 +692,8 @@ MUTANTS = [
         "models/numerics/precision",
         "models/test_precision",
         arrays_of_single_precision=(
-            "return found.astype(np.float64)",
-            "return found",
+            "return result.astype(np.float64)",
+            "return result",
         ),
         in_place_change_of_a_copy=(
             'return name.endswith("_")',
