@@ -38,7 +38,7 @@ class StoredInputs(Struct, frozen=True):
             raise ValueError(f"expected west < east and south < north, found {self.bounds}")
         if self.quarters is not None and not self.quarters[0] < self.quarters[1]:
             raise ValueError(f"expected first time < last time, found {self.quarters}")
-        for names in ([one[0] for one in self.covariates], self.providers):
+        for names in ([covariate[0] for covariate in self.covariates], self.providers):
             if len(set(names)) < len(names):
                 raise ValueError(f"expected different names, found {names}")
         if len(self.providers) == 1:
