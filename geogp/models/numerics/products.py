@@ -12,14 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from geogp.models.numerics.threads import chunks
+
 BLOCK = 192
 """Columns per block on a CPU; narrower blocks are slow, and wider blocks include many zeros."""
 
 
 def slices(r: int, device: torch.device) -> list[slice]:
     """Return slices that divide r columns into the blocks for a device."""
-    width = BLOCK if device.type == "cpu" else r
-    return [slice(start, min(start + width, r)) for start in range(0, r, width)]
+    return chunks(r, BLOCK if device.type == "cpu" else r)
 
 
 def times_lower(A: Tensor, L: Tensor, out: Tensor | None = None) -> Tensor:

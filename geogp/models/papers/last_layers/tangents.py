@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from geogp.errors import RequestError
+from geogp.models.numerics.threads import chunks
 from geogp.models.process.basis_functions import Basis, Features
 
 BASE_WIDTH = 50
@@ -112,10 +113,8 @@ def parameter_blocks(network: Mlp, most: int) -> Iterator[tuple[int, slice, int]
     """
     for layer, weight in enumerate(network.weights):
         h, inputs = weight.shape
-        at_once = max(1, most // (inputs + 1))
-        for start in range(0, h, at_once):
-            units = slice(start, min(start + at_once, h))
-            yield layer, units, (units.stop - start) * (inputs + 1)
+        for units in chunks(h, max(1, most // (inputs + 1))):
+            yield layer, units, (units.stop - units.start) * (inputs + 1)
 
 
 class LastLayerBasis(Basis):
