@@ -7,11 +7,9 @@ from msgspec import Meta, Struct
 
 from geogp.arguments import LARGEST
 from geogp.errors import DataError
+from geogp.models.process.architecture import MAX_COLUMNS
 
 Described = TypeVar("Described")
-
-MAX_COLUMNS = 100_000
-"""Largest number of columns of a table, far above any useful number."""
 
 _Number = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 _AboveZero = Annotated[float, Meta(gt=0, le=LARGEST)]
