@@ -159,8 +159,9 @@ class PointScale:
         farthest = np.abs(rows).max()
         if farthest > FARTHEST:
             raise DataError(
-                f"expected points and times near those of the fit, with {self._extent}, found one "
-                f"that is {farthest:.3g} times as far away as the edge of the box of the fit."
+                f"expected points and times near those of the fit, with x from {west:g} to "
+                f"{east:g} and y from {south:g} to {north:g}, found one that is {farthest:.3g} "
+                f"times as far away as the edge of the box of the fit."
             )
         return rows
 
@@ -170,11 +171,6 @@ class PointScale:
         west, south, east, north = self.bounds
         reach = east - west + north - south
         return west < reach and east > -reach and south < reach and north > -reach
-
-    @property
-    def _extent(self) -> str:
-        west, south, east, north = self.bounds
-        return f"x from {west:g} to {east:g} and y from {south:g} to {north:g}"
 
     def _when(self, points: Points) -> Floats:
         """Return the times of points, (n,), converted to the kind of times in the fit."""
