@@ -355,12 +355,12 @@ MUTANTS = [
         "models/test_tile_process",
         separable_range=("log_r - q / 2 * log_psi", "log_r - 0 * q * log_psi"),
         mapped_the_other_way=("(even - odd * a) * north", "(even + odd * a) * north"),
-        shared_pairs_of_one_triangle=("torch.maximum(found, found.T)", "found"),
+        shared_pairs_of_one_triangle=("torch.maximum(distinct, distinct.T)", "distinct"),
     ),
     *_of(
         "models/field/tile_process",
         "models/test_tile_process::test_providers_share_one_part_and_have_another",
-        own_part_of_every_provider=("+ own * same", "+ own"),
+        own_part_of_every_provider=("+ second * same", "+ second"),
     ),
     *_of(
         "runs/questions/provider_levels",
@@ -380,8 +380,8 @@ MUTANTS = [
         "models/field/vecchia",
         "models/test_vecchia::TestDistanceToOthers",
         own_place_counted=(
-            "own = (distance[:, :1] < SAME_TILE_KM).astype(np.int64)",
-            "own = np.zeros((len(distance), 1), np.int64)",
+            "itself = (distance[:, :1] < SAME_TILE_KM).astype(np.int64)",
+            "itself = np.zeros((len(distance), 1), np.int64)",
         ),
     ),
     *_of(
@@ -692,8 +692,8 @@ MUTANTS = [
         "models/numerics/precision",
         "models/test_precision",
         arrays_of_single_precision=(
-            "return found.astype(np.float64)",
-            "return found",
+            "return result.astype(np.float64)",
+            "return result",
         ),
         in_place_change_of_a_copy=(
             'return name.endswith("_")',

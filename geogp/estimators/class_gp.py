@@ -34,8 +34,10 @@ Mask = NDArray[np.bool_]
 Codes = NDArray[np.intp]
 
 VALIDATION = "random"
+"""The only named way to choose the validation rows; the user may also give a mask of the rows."""
 
 MAX_MEMBERS = 1000
+"""Largest number of members, far above any useful number; more is a mistake."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -149,8 +151,8 @@ class ClassGP(EstimatorParameters):
         self.check()
         x = self._inputs(X, fitted=False)
         classes, codes = self._coded(y, len(x))
-        held = self._held(codes)
-        rows, chosen = (Data(x[part], codes[part].astype(np.float64)) for part in (~held, held))
+        mask = self._validation_mask(codes)
+        rows, chosen = (Data(x[some], codes[some].astype(np.float64)) for some in (~mask, mask))
         networks, history = [], []
         for member in range(self.members):
             seed = (self.members * int(self.random_state) + member) % MAX_SEED
@@ -159,7 +161,7 @@ class ClassGP(EstimatorParameters):
             networks.append(cast("ClassProcess", network))
             history.append(state)
         self.classes_, self.networks_, self.history_ = classes, networks, history
-        self.validation_ = held
+        self.validation_ = mask
         columns = getattr(X, "columns", ()) if self.columns is None else self.columns
         self.take_features(X, columns, x.shape[1])
         return self
@@ -203,12 +205,12 @@ class ClassGP(EstimatorParameters):
         RequestError, DataError
             As in `predict_distribution`. Also DataError if the lengths of X and y differ.
         """
-        found = self.predict(X)
-        true = _labels(y, len(found))
-        one, other = self.classes_.tolist()[0], true.tolist()[0]
-        if isinstance(one, str) != isinstance(other, str):
-            raise DataError(f"expected classes like {one!r}, found {other!r}.")
-        return float((found == true).mean())
+        predicted = self.predict(X)
+        true = _labels(y, len(predicted))
+        example, label = self.classes_.tolist()[0], true.tolist()[0]
+        if isinstance(example, str) != isinstance(label, str):
+            raise DataError(f"expected classes like {example!r}, found {label!r}.")
+        return float((predicted == true).mean())
 
     @checked_arguments
     def save(self, path: Path | str) -> None:
@@ -228,29 +230,29 @@ class ClassGP(EstimatorParameters):
         if self.classes is not None:
             context["params"]["classes"] = self.classes_.tolist()
         context["classes"] = self.classes_.tolist()
-        context["fits"] = [[one.best_epoch, one.best_nll] for one in self.history_]
+        context["fits"] = [[state.best_epoch, state.best_nll] for state in self.history_]
         save_models(self.networks_, path, context)
 
     @classmethod
     def restored(cls, networks: Sequence[Any], stored: StoredClasses, device: str) -> "ClassGP":
         """Return the estimator from the content of a file; `geogp.load_model` calls this."""
-        found = cls(**{**stored.params, "device": device})
-        found.check()
+        estimator = cls(**{**stored.params, "device": device})
+        estimator.check()
         sizes, classes = networks[0].architecture, np.asarray(stored.classes)
-        own = found.model, len(stored.fits), len(classes), stored.n_features_in
+        described = estimator.model, len(stored.fits), len(classes), stored.n_features_in
         expected = networks[0].name, len(networks), sizes.classes, sizes.d
-        if own != expected or len(np.unique(classes)) < len(classes):
+        if described != expected or len(np.unique(classes)) < len(classes):
             raise DataError(
-                f"expected model, members, classes and inputs {expected}, found {own} with the "
-                f"classes {value_shown(stored.classes)}"
+                f"expected model, members, classes and inputs {expected}, found {described} with "
+                f"the classes {value_shown(stored.classes)}"
             )
-        found.classes_ = classes
-        found.networks_ = [network.to(pick_device(device)) for network in networks]
-        found.history_ = [FitState(best_epoch=e, best_nll=s) for e, s in stored.fits]
-        found.n_features_in_ = stored.n_features_in
+        estimator.classes_ = classes
+        estimator.networks_ = [network.to(pick_device(device)) for network in networks]
+        estimator.history_ = [FitState(best_epoch=e, best_nll=s) for e, s in stored.fits]
+        estimator.n_features_in_ = stored.n_features_in
         if stored.feature_names_in:
-            found.feature_names_in_ = np.asarray(stored.feature_names_in, object)
-        return found
+            estimator.feature_names_in_ = np.asarray(stored.feature_names_in, object)
+        return estimator
 
     def check(self) -> None:
         """Raise RequestError if a parameter is out of range, or the model is not one of classes."""
@@ -306,11 +308,11 @@ class ClassGP(EstimatorParameters):
     def _coded(self, y: ArrayLike, n: int) -> tuple[NDArray[Any], Codes]:
         """Return the sorted classes (k,) and the code of each row (n,)."""
         labels = _labels(y, n)
-        named = labels
+        possible = labels
         if self.classes is not None:
-            given = list(self.classes)
-            named = _labels(given, len(given))
-        classes = np.unique(named)
+            listed = list(self.classes)
+            possible = _labels(listed, len(listed))
+        classes = np.unique(possible)
         if len(classes) < 2:
             raise DataError(f"expected 2 classes or more, found one class: {classes.tolist()}.")
         also = np.setdiff1d(labels, classes).tolist()
@@ -318,7 +320,7 @@ class ClassGP(EstimatorParameters):
             raise DataError(f"expected the classes {classes.tolist()}, found also {also}.")
         return classes, np.searchsorted(classes, labels)
 
-    def _held(self, codes: Codes) -> Mask:
+    def _validation_mask(self, codes: Codes) -> Mask:
         """Return a mask of the validation rows, (n,)."""
         if isinstance(self.validation, str) and self.validation == VALIDATION:
             return _tenth(codes, self.random_state)
@@ -327,25 +329,25 @@ class ClassGP(EstimatorParameters):
 
 def _labels(y: ArrayLike, n: int) -> NDArray[Any]:
     """Return the class of each row, (n,)."""
-    found = column_of(y)
-    if found.shape != (n,):
-        raise DataError(f"expected {n} classes, one for each row of X, found shape {found.shape}.")
-    if found.dtype.kind == "O":
-        if not all(isinstance(one, str) for one in found):
+    labels = column_of(y)
+    if labels.shape != (n,):
+        raise DataError(f"expected {n} classes, one for each row of X, found shape {labels.shape}.")
+    if labels.dtype.kind == "O":
+        if not all(isinstance(label, str) for label in labels):
             raise DataError(
                 "Unknown label type: expected classes y of one kind, all text or all whole numbers."
             )
-        found = found.astype(np.str_)
-    if found.dtype.kind == "f":
-        whole = as_floats(found, "classes y")
+        labels = labels.astype(np.str_)
+    if labels.dtype.kind == "f":
+        whole = as_floats(labels, "classes y")
         if (whole != np.floor(whole)).any():
             raise DataError(
                 "Unknown label type: continuous. Expected classes, found numbers that are not "
                 "whole."
             )
-    elif found.dtype.kind not in "biuUT":
-        raise DataError(f"expected classes as text or whole numbers, found {found.dtype}.")
-    return found
+    elif labels.dtype.kind not in "biuUT":
+        raise DataError(f"expected classes as text or whole numbers, found {labels.dtype}.")
+    return labels
 
 
 def _tenth(codes: Codes, seed: int) -> Mask:
@@ -354,11 +356,11 @@ def _tenth(codes: Codes, seed: int) -> Mask:
     A class of five rows or fewer has no row in it.
     """
     rng = np.random.default_rng(seed)
-    held = np.zeros(len(codes), np.bool_)
+    mask = np.zeros(len(codes), np.bool_)
     for code in np.unique(codes):
         rows = rng.permutation(np.flatnonzero(codes == code))
-        held[rows[: round(len(rows) / 10)]] = True
-    if not held.any():
+        mask[rows[: round(len(rows) / 10)]] = True
+    if not mask.any():
         largest = np.bincount(codes).argmax()
         rows = np.flatnonzero(codes == largest)
         if len(rows) < 2:
@@ -366,5 +368,5 @@ def _tenth(codes: Codes, seed: int) -> Mask:
                 f"expected a class with 2 rows or more, found {len(codes)} rows of "
                 f"{len(codes)} classes; none is left to choose the epoch."
             )
-        held[rng.choice(rows)] = True
-    return held
+        mask[rng.choice(rows)] = True
+    return mask

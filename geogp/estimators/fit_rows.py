@@ -81,16 +81,16 @@ def column_of(y: ArrayLike, warn: Tell = warn_caller) -> NDArray[Any]:
     """Return the targets as an array; a table with one column becomes a vector."""
     if y is None:
         raise DataError("fit requires y to be passed, but the target y is None.")
-    found = y.to_numpy() if isinstance(y, pd.Series | pd.DataFrame) else y
-    if not isinstance(found, np.ma.MaskedArray):
+    column = y.to_numpy() if isinstance(y, pd.Series | pd.DataFrame) else y
+    if not isinstance(column, np.ma.MaskedArray):
         try:
-            found = np.asarray(found)
+            column = np.asarray(column)
         except ValueError as error:
             raise DataError(f"expected y to be one column, found {error}.") from None
-    if found.ndim == 2 and found.shape[1] == 1:
+    if column.ndim == 2 and column.shape[1] == 1:
         warn("expected y of shape (n,), found shape (n, 1): geogp uses the column as a vector.")
-        found = found[:, 0]
-    return found
+        column = column[:, 0]
+    return column
 
 
 def target_of(y: ArrayLike, n: int, warn: Tell = warn_caller) -> Floats:
@@ -128,8 +128,8 @@ def mask_of(validation: Any, n: int, names: str) -> Mask:
     except ValueError:  # lists of different lengths
         mask = np.asarray(None)
     if mask.dtype != np.bool_ or mask.shape != (n,):
-        found = repr(validation) if mask.ndim == 0 else f"{mask.dtype} of shape {mask.shape}"
-        raise RequestError(f"expected validation as {names}, or a mask of {n} rows, found {found}.")
+        shown = repr(validation) if mask.ndim == 0 else f"{mask.dtype} of shape {mask.shape}"
+        raise RequestError(f"expected validation as {names}, or a mask of {n} rows, found {shown}.")
     if not 0 < mask.sum() < n:
         raise DataError("expected a mask that selects some of the rows, found all rows or none.")
     return mask
@@ -139,15 +139,15 @@ def check_width(X: Any, width: int, *, named: bool) -> None:
     """Raise DataError if the number of columns is not as in the fit; warn if names are missing."""
     if isinstance(X, pd.DataFrame):
         return
-    found = np.asarray(X).shape[1]
+    columns = np.asarray(X).shape[1]
     if named:
         warn_caller(
             "X has no column names, but the estimator was fitted to a table with column names: "
             "the columns of X are read, in this order, as x, y, time, tests, devices."
         )
-    elif found != width:
+    elif columns != width:
         raise DataError(
-            f"X has {found} features, but the estimator is expecting {width} features as input: "
+            f"X has {columns} features, but the estimator is expecting {width} features as input: "
             f"give the columns that the estimator was fitted to."
         )
 

@@ -23,6 +23,7 @@ from geogp.models.presets import Preset, find_preset
 from geogp.models.process.architecture import Architecture
 
 _MORE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+"""Kinds of ``*args`` and ``**options``, which stand for arguments of base classes."""
 
 
 class EstimatorParameters:
@@ -51,17 +52,17 @@ class EstimatorParameters:
     @classmethod
     def defaults(cls) -> dict[str, Any]:
         """Return the default of each constructor argument, including arguments of base classes."""
-        found: dict[str, Any] = {}
-        for one in cls.__mro__:
-            if "__init__" not in vars(one):
+        defaults: dict[str, Any] = {}
+        for base in cls.__mro__:
+            if "__init__" not in vars(base):
                 continue
-            _, *given = inspect.signature(vars(one)["__init__"]).parameters.values()
-            for part in given:
-                if part.kind not in _MORE:
-                    found.setdefault(part.name, part.default)
-            if not any(part.kind is inspect.Parameter.VAR_KEYWORD for part in given):
+            _, *arguments = inspect.signature(vars(base)["__init__"]).parameters.values()
+            for argument in arguments:
+                if argument.kind not in _MORE:
+                    defaults.setdefault(argument.name, argument.default)
+            if not any(argument.kind is inspect.Parameter.VAR_KEYWORD for argument in arguments):
                 break
-        return found
+        return defaults
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - none are nested
         """Return the parameters by name, with the values that the user gave."""
@@ -125,12 +126,12 @@ class EstimatorParameters:
 
     def adapted(self, preset: Preset, n: int) -> Preset:
         """Return a preset for a fit to n rows, with the values of the parameters if given."""
-        own = {"epochs": self.epochs, "r": self.rank, "batch": self.batch}
-        given: dict[str, Any] = {k: int(v) for k, v in own.items() if v is not None}
-        batch = given.pop("batch", preset.batch_for(n))
+        sizes = {"epochs": self.epochs, "r": self.rank, "batch": self.batch}
+        changes: dict[str, Any] = {k: int(v) for k, v in sizes.items() if v is not None}
+        batch = changes.pop("batch", preset.batch_for(n))
         batch = max(batch, find_spec(self.model).batch_rows(batch, n))
         rate, seed = preset.learning_rate_for(batch), int(self.random_state)
-        return replace(preset, **given, batch=batch, learning_rate=rate, seed=seed)
+        return replace(preset, **changes, batch=batch, learning_rate=rate, seed=seed)
 
     def take_features(self, X: Any, names: Sequence[Any], n: int) -> None:
         """Set the number of input columns; if X is a table, also their names."""
@@ -156,7 +157,7 @@ class EstimatorParameters:
     @classmethod
     def kind(cls) -> type["EstimatorParameters"]:
         """Return the class to store in files: for a user's subclass, its parent class in geogp."""
-        return next(one for one in cls.__mro__ if "families" in vars(one))
+        return next(base for base in cls.__mro__ if "families" in vars(base))
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -189,18 +190,19 @@ class SpatialParameters(EstimatorParameters):
     def check(self) -> None:
         """Raise RequestError if a parameter is out of range, or the model is of another family."""
         self.check_kinds()
-        about = find_model(self.model)
-        if about.family not in self.families:
+        model = find_model(self.model)
+        if model.family not in self.families:
             raise RequestError(
                 f"{type(self).__name__} fits models of the families {', '.join(self.families)}, "
                 f"found {self.model!r}. geogp.list_models() shows the family of each model."
             )
-        about.check_noise(self.noise)
+        model.check_noise(self.noise)
         find_preset(self.preset, self.model)
 
     def columns(self) -> PointColumns:
         """Return the names of the columns that the estimator reads."""
-        return PointColumns(**{one.name: getattr(self, one.name) for one in fields(PointColumns)})
+        names = {column.name: getattr(self, column.name) for column in fields(PointColumns)}
+        return PointColumns(**names)
 
     def plan(self, scale: PointScale, n: int) -> FitPlan:
         """Return the settings of a fit to n rows, from the preset and the other parameters."""
@@ -230,8 +232,8 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equal(value: Any, other: Any) -> bool:
     try:
-        return bool(one == other)
+        return bool(value == other)
     except ValueError:  # arrays
         return False

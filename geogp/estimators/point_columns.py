@@ -17,8 +17,11 @@ from geogp.models.numerics.arrays import check_devices
 
 Floats = NDArray[np.float64]
 
-WIDEST, POLE = 360.0, 90.0
-"""Largest longitude and latitude, in degrees."""
+WIDEST = 360.0
+"""Largest absolute longitude in degrees; some files count from 0 to 360."""
+
+POLE = 90.0
+"""Largest absolute latitude in degrees."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +52,12 @@ class Points:
 
     def at(self, rows: NDArray[np.bool_]) -> "Points":
         """Return the points that the mask `rows` selects."""
-        taken: dict[str, Any] = {
-            name: part[rows] for name, part in vars(self).items() if isinstance(part, np.ndarray)
+        selected: dict[str, Any] = {
+            name: values[rows]
+            for name, values in vars(self).items()
+            if isinstance(values, np.ndarray)
         }
-        return replace(self, **taken)
+        return replace(self, **selected)
 
 
 @dataclass(frozen=True)
@@ -97,22 +102,22 @@ class PointColumns:
             x, y = self._of_geometry(table)
         else:
             x, y = (self._numbers(table, name) for name in place)
-        found: dict[str, Any] = {"covariates": self.covariates_of(table)}
+        others: dict[str, Any] = {"covariates": self.covariates_of(table)}
         if self.time is not None:
             self._need(table, self.time)
             times = times_of(table[self.time], self.time_unit, f"the column {self.time}")
-            found |= {"time": times.quarters, "time_kind": times.kind}
+            others |= {"time": times.quarters, "time_kind": times.kind}
         if self.provider is not None:
             self._need(table, self.provider)
             names = table[self.provider]
             if names.isna().any() or (names == "").any():
                 raise DataError(f"expected a provider in each row of the column {self.provider}.")
-            found["provider"] = names.astype(str).to_numpy(object)
+            others["provider"] = names.astype(str).to_numpy(object)
         for key in ("tests", "devices", "exposure"):
             name = getattr(self, key)
             if name is not None and (key == "exposure" or name in table.columns):
-                found[key] = self._numbers(table, name)
-        return Points(x, y, **found)
+                others[key] = self._numbers(table, name)
+        return Points(x, y, **others)
 
     def _of_geometry(self, table: Any) -> tuple[Floats, Floats]:
         if not (table.geom_type == "Point").all():
@@ -123,10 +128,10 @@ class PointColumns:
                 f"{table.crs or 'None'}. Set the same crs for the estimator and the table."
             )
         points = table.geometry if self.crs is None else table.geometry.to_crs(self.crs)
-        found = points.x.to_numpy(np.float64), points.y.to_numpy(np.float64)
-        for values in found:
+        x, y = points.x.to_numpy(np.float64), points.y.to_numpy(np.float64)
+        for values in (x, y):
             _check_finite(values, "the geometry")
-        return found
+        return x, y
 
     def _of_array(self, X: Any) -> Points:
         needed = [*covariate_names(self.covariates), *filter(None, [self.provider])]
@@ -150,10 +155,10 @@ class PointColumns:
                 f"{array.shape[1]} feature(s) (shape={array.shape}) while a minimum of "
                 "2 is required."
             )
-        parts = dict(zip(names, array.T, strict=False))
-        found = {name: name for name in parts}
-        columns = PointColumns(crs=self.crs, time_unit=self.time_unit, **found)
-        return columns._of_table(pd.DataFrame(parts))
+        table = pd.DataFrame(dict(zip(names, array.T, strict=False)))
+        present = {name: name for name in table.columns}
+        columns = PointColumns(crs=self.crs, time_unit=self.time_unit, **present)
+        return columns._of_table(table)
 
     def covariates_of(self, table: Any) -> Floats | None:
         """Return the values of the covariates, (n, c); None if the estimator has no covariates."""
@@ -246,14 +251,14 @@ def number_rows(X: Any) -> Floats:
     return array
 
 
-def covariate_names(given: Any) -> tuple[str, ...]:
+def covariate_names(covariates: Any) -> tuple[str, ...]:
     """Return the names of covariates; raise RequestError unless all are different strings."""
-    if given is None:
+    if covariates is None:
         return ()
-    names = tuple(given) if isinstance(given, list | tuple) else (None,)
+    names = tuple(covariates) if isinstance(covariates, list | tuple) else (None,)
     if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         raise RequestError(
-            f"expected covariates as a list of different columns, found {quoted(given)}."
+            f"expected covariates as a list of different columns, found {quoted(covariates)}."
         )
     return names
 
@@ -265,13 +270,13 @@ def is_geographic(crs: Any) -> bool:
     """
     if crs is None:
         return False
-    known = _known(crs)
-    if not known.is_geographic:
+    system = _system_of(crs)
+    if not system.is_geographic:
         return False
-    if known.axis_info[0].unit_name != "degree" or known.prime_meridian.longitude != 0:
+    if system.axis_info[0].unit_name != "degree" or system.prime_meridian.longitude != 0:
         raise RequestError(
             f"expected longitude and latitude in degrees, counted from Greenwich, found {crs!r} in "
-            f"{known.axis_info[0].unit_name} from {known.prime_meridian.name}. Convert the "
+            f"{system.axis_info[0].unit_name} from {system.prime_meridian.name}. Convert the "
             f"points to EPSG:4326."
         )
     return True
@@ -279,7 +284,7 @@ def is_geographic(crs: Any) -> bool:
 
 def km_per_unit(crs: Any) -> float:
     """Return the length, in km, of one unit of a projected coordinate reference system."""
-    return float(_known(crs).axis_info[0].unit_conversion_factor) / 1000
+    return float(_system_of(crs).axis_info[0].unit_conversion_factor) / 1000
 
 
 def from_degrees(crs: Any, longitude: Floats, latitude: Floats) -> tuple[Floats, Floats]:
@@ -295,10 +300,10 @@ def from_degrees(crs: Any, longitude: Floats, latitude: Floats) -> tuple[Floats,
 
 def crs_text(crs: Any) -> str | None:
     """Return a coordinate reference system as text; None for plane coordinates in any unit."""
-    return crs if crs is None or isinstance(crs, str) else str(_known(crs).to_string())
+    return crs if crs is None or isinstance(crs, str) else str(_system_of(crs).to_string())
 
 
-def _known(crs: Any) -> Any:
+def _system_of(crs: Any) -> Any:
     from pyproj import CRS  # noqa: PLC0415 - only needed if given
     from pyproj.exceptions import CRSError  # noqa: PLC0415
 

@@ -35,25 +35,25 @@ def predicted_grid(
     whole_number("zoom", zoom, 1, ZOOM)
     if not isinstance(region, Region):
         box = Box.of(region, resolution)
-        x, y = (part.ravel() for part in np.meshgrid(box.x, box.y))
+        x, y = (values.ravel() for values in np.meshgrid(box.x, box.y))
         return box_grid(box, predict(x, y), crs)
     if crs is None:
         raise RequestError(
             "expected a box of west, south, east, north, because crs is None; found a region."
         )
-    found = region.about_tiles(zoom, MAX_CELLS)
-    if found > MAX_CELLS:
+    tile_count = region.about_tiles(zoom, MAX_CELLS)
+    if tile_count > MAX_CELLS:
         raise RequestError(
-            f"{region.name} has {found:,} tiles of zoom {zoom}, more than {MAX_CELLS:,}; "
+            f"{region.name} has {tile_count:,} tiles of zoom {zoom}, more than {MAX_CELLS:,}; "
             f"choose a smaller zoom."
         )
     tiles = region.tiles(zoom)
     return tile_grid(tiles, predict(*from_degrees(crs, *tiles.centres)))
 
 
-def check_grid(columns: PointColumns, given: Iterable[str], provider: str | None) -> None:
+def check_grid(columns: PointColumns, covariates: Iterable[str], provider: str | None) -> None:
     """Raise RequestError if a covariate is missing, or there is a provider for other models."""
-    missing = [name for name in covariate_names(columns.covariates) if name not in given]
+    missing = [name for name in covariate_names(columns.covariates) if name not in covariates]
     if missing:
         raise RequestError(
             f"expected covariates= with a function for {', '.join(missing)}, because the model was "

@@ -84,14 +84,14 @@ class PointScale:
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the inputs."""
-        own = self.names[: 2 if self.times is None else 3]
-        return (*own, *self.offsets, *self.linear)
+        axes = self.names[: 2 if self.times is None else 3]
+        return (*axes, *self.offsets, *self.linear)
 
     @property
     def linear(self) -> tuple[str, ...]:
         """Names of the inputs with a linear effect: covariates, then providers."""
         providers = (f"provider {name}" for name in self.providers)
-        return (*(one.name for one in self.covariates), *providers)
+        return (*(scale.name for scale in self.covariates), *providers)
 
     @property
     def offsets(self) -> tuple[str, ...]:
@@ -126,7 +126,7 @@ class PointScale:
         x = points.x if self.km is not None else self.unwrap(points.x)
         across = (2 * x - west - east) / (east - west)
         up = (2 * points.y - south - north) / (north - south)
-        parts = [across, up]
+        columns = [across, up]
         if self.times is not None:
             if points.time is None:
                 raise RequestError(
@@ -134,33 +134,34 @@ class PointScale:
                     f"to rows at several times."
                 )
             first, last = self.times
-            parts.append((2.0 * self._when(points) - first - last) / (last - first))
+            columns.append((2.0 * self._when(points) - first - last) / (last - first))
         if self.exposure is not None:
             share = 1.0 if points.exposure is None else points.exposure / self.exposure
-            parts.append(np.log(np.broadcast_to(share, len(points))))
+            columns.append(np.log(np.broadcast_to(share, len(points))))
         if self.covariates:
             if points.covariates is None:
                 raise RequestError(
-                    f"expected the covariates {named(one.name for one in self.covariates)}, "
+                    f"expected the covariates {named(scale.name for scale in self.covariates)}, "
                     f"because the model was fitted to them."
                 )
-            mean, sd = (np.array(part) for part in list(zip(*self.covariates, strict=True))[1:])
-            parts += list(((points.covariates - mean) / sd).clip(-MOST_SD, MOST_SD).T)
+            mean, sd = (np.array(values) for values in list(zip(*self.covariates, strict=True))[1:])
+            columns += list(((points.covariates - mean) / sd).clip(-MOST_SD, MOST_SD).T)
         if self.providers:
-            found = () if points.provider is None else points.provider
-            others = sorted({*found} - {*self.providers})
-            if others or not len(found):
+            providers = () if points.provider is None else points.provider
+            others = sorted({*providers} - {*self.providers})
+            if others or not len(providers):
                 raise RequestError(
                     f"expected the provider of each row, one of {named(self.providers)}, found "
                     f"{named(others) or 'none'}."
                 )
-            parts += [np.asarray(points.provider == name, float) for name in self.providers]
-        rows: Floats = np.column_stack(parts)
+            columns += [np.asarray(points.provider == name, float) for name in self.providers]
+        rows: Floats = np.column_stack(columns)
         farthest = np.abs(rows).max()
         if farthest > FARTHEST:
             raise DataError(
-                f"expected points and times near those of the fit, with {self._told}, found one "
-                f"that is {farthest:.3g} times as far away as the edge of the box of the fit."
+                f"expected points and times near those of the fit, with x from {west:g} to "
+                f"{east:g} and y from {south:g} to {north:g}, found one that is {farthest:.3g} "
+                f"times as far away as the edge of the box of the fit."
             )
         return rows
 
@@ -170,11 +171,6 @@ class PointScale:
         west, south, east, north = self.bounds
         reach = east - west + north - south
         return west < reach and east > -reach and south < reach and north > -reach
-
-    @property
-    def _told(self) -> str:
-        west, south, east, north = self.bounds
-        return f"x from {west:g} to {east:g} and y from {south:g} to {north:g}"
 
     def _when(self, points: Points) -> Floats:
         """Return the times of points, (n,), converted to the kind of times in the fit."""
@@ -195,11 +191,11 @@ class PointScale:
         area = {} if self.exposure is None else {"area_km2": self.exposure}
         km = {} if self.km is None else {"km": self.km}
         kind = {} if self.time_kind is None else {"time_kind": self.time_kind}
-        known = [list(one) for one in self.covariates]
-        drift = {"covariates": known} if known else {}
+        scales = [list(scale) for scale in self.covariates]
+        drift = {"covariates": scales} if scales else {}
         others = {"providers": list(self.providers)} if self.providers else {}
-        held = {**area, **km, **kind, **drift, **others}
-        return {"bounds": self.bounds, "quarters": self.times, **held}
+        optional = {**area, **km, **kind, **drift, **others}
+        return {"bounds": self.bounds, "quarters": self.times, **optional}
 
 
 def providers_of(provider: NDArray[Any]) -> tuple[str, ...]:
@@ -247,6 +243,6 @@ def _around_gap(longitude: Floats) -> Floats:
     turned = np.sort(np.unique(longitude % 360))
     gaps = np.diff(np.append(turned, turned[0] + 360))
     cut = turned[int(gaps.argmax())] + gaps.max() / 2
-    found: Floats = (longitude - cut) % 360 + cut
-    middle = (found.min() + found.max()) / 2
-    return found - 360 * float(np.round(middle / 360))
+    shifted: Floats = (longitude - cut) % 360 + cut
+    middle = (shifted.min() + shifted.max()) / 2
+    return shifted - 360 * float(np.round(middle / 360))

@@ -79,10 +79,10 @@ def times_of(values: Any, unit: str | None, what: str) -> Times:
         raise RequestError(
             f"expected time_unit for the numbers in {what}: one of {', '.join(QUARTERS_PER)}."
         )
-    found = series.to_numpy(np.float64)
-    if not np.isfinite(found).all():
+    numbers = series.to_numpy(np.float64)
+    if not np.isfinite(numbers).all():
         raise DataError(f"expected finite times in {what}, found infinite times.")
-    return Times(found * QUARTERS_PER[unit], "number")
+    return Times(numbers * QUARTERS_PER[unit], "number")
 
 
 def time_at(time: Any, unit: str | None) -> Times:

@@ -7,11 +7,9 @@ from msgspec import Meta, Struct
 
 from geogp.arguments import LARGEST
 from geogp.errors import DataError
+from geogp.models.process.architecture import MAX_COLUMNS
 
 Described = TypeVar("Described")
-
-MAX_COLUMNS = 100_000
-"""Largest number of columns of a table, far above any useful number."""
 
 _Number = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 _AboveZero = Annotated[float, Meta(gt=0, le=LARGEST)]
@@ -38,7 +36,7 @@ class StoredInputs(Struct, frozen=True):
             raise ValueError(f"expected west < east and south < north, found {self.bounds}")
         if self.quarters is not None and not self.quarters[0] < self.quarters[1]:
             raise ValueError(f"expected first time < last time, found {self.quarters}")
-        for names in ([one[0] for one in self.covariates], self.providers):
+        for names in ([covariate[0] for covariate in self.covariates], self.providers):
             if len(set(names)) < len(names):
                 raise ValueError(f"expected different names, found {names}")
         if len(self.providers) == 1:

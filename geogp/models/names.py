@@ -87,10 +87,16 @@ class ModelName:
 
 
 BASIS_KERNELS = "Zhu, Yuchi and Xie"
+"""Authors of the paper on deep basis kernels; `docs/papers/index.md` has the titles of all papers."""
+
 NETWORK_KERNELS = "Antunes de Araújo and Gonçalves"
+"""Authors of the paper on mixed kernels of infinitely wide networks."""
+
 SCALE_MIXTURES = "Lee et al."
+"""Authors of the paper on infinitely wide networks with a random scale."""
+
 LAST_LAYERS = "Calvo-Ordoñez et al."
-"""The papers whose models geogp has; `docs/papers/index.md` has their titles."""
+"""Authors of the paper on Bayesian last layers."""
 
 _kernel = partial(ModelName, family="kernel")
 _dppgp = partial(ModelName, uses=("alpha", "beta"), paper=BASIS_KERNELS)

@@ -35,7 +35,9 @@ class Preset(FitSettings):
     @property
     def settings(self) -> FitSettings:
         """The settings of the training."""
-        return FitSettings(**{one.name: getattr(self, one.name) for one in fields(FitSettings)})
+        return FitSettings(
+            **{field.name: getattr(self, field.name) for field in fields(FitSettings)}
+        )
 
     def batch_for(self, n: int) -> int:
         """Return the rows per step for n training rows: a power of 2 from 32 to `batch`."""
@@ -62,8 +64,11 @@ _QUICK = Preset(
     split="random",
     refit=False,
 )
+"""The smallest model with the shortest training, for a first map."""
+
 _STANDARD = replace(_QUICK, h=128, r=256, epochs=150, learning_rate=1e-2, split="both", refit=True)
-# Widths and schedule are those of Zhu, Yuchi and Xie, appendix B.3.
+"""A wider model, tested on both splits, whose map comes from a fit to nearly all rows."""
+
 _PAPER = replace(
     _STANDARD,
     h=256,
@@ -76,17 +81,19 @@ _PAPER = replace(
     weights=Weights(alpha=0.1, beta=0.01),
     noise_start=1e-2,
 )
+"""Widths and schedule of Zhu, Yuchi and Xie, appendix B.3."""
 
 PRESETS = {"quick": _QUICK, "standard": _STANDARD, "paper": _PAPER}
 """The presets, by name, for the models from the papers."""
 
 _ELBO_WEIGHTS = Weights(alpha=0.0, beta=1.0)
+"""The weights in an evidence lower bound, which has no trace term and the whole KL term."""
 
 
-def _varied(base: dict[str, Preset], *own: dict[str, Any], **common: Any) -> dict[str, Preset]:
+def _varied(base: dict[str, Preset], *changes: dict[str, Any], **common: Any) -> dict[str, Preset]:
     """Return presets with changes that are common to all, and the changes of each preset."""
-    pairs = zip(base.items(), own, strict=True)
-    return {name: replace(preset, **common, **changes) for (name, preset), changes in pairs}
+    pairs = zip(base.items(), changes, strict=True)
+    return {name: replace(preset, **common, **change) for (name, preset), change in pairs}
 
 
 FIELD_PRESETS = _varied(

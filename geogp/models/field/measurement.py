@@ -9,8 +9,12 @@ from torch.nn.functional import pad
 
 from geogp.models.process.noise import NOISE_FLOOR, Noise
 
-FLOOR_START, SINGLE_START = 0.2, 0.5
-"""Start values of the two terms of the variance, for a standardised target."""
+FLOOR_START = 0.2
+"""Start value of the term of the variance that no number of tests removes, for a standardised
+target."""
+
+SINGLE_START = 0.5
+"""Start value of the term of the variance that falls with the tests, for a standardised target."""
 
 DECAY_START = -0.7
 """Start value of log p, log q, log s and log t, the logarithms of the exponents."""
@@ -64,8 +68,8 @@ class MeasurementLaw(Noise):
         power = (tests * devices).sum() / square if float(square) > 0 else torch.ones(())
         self.devices_power.copy_(power.clamp(0, 1))
 
-    def _load_from_state_dict(self, *given: Any) -> None:
-        super()._load_from_state_dict(*given)
+    def _load_from_state_dict(self, *arguments: Any) -> None:
+        super()._load_from_state_dict(*arguments)
         low, high = self.counts_range
         if not bool((low >= 1).all() and (low <= high).all() and self.devices_power >= 0):
             raise ValueError("expected counts of 1 or more, and a power of devices of 0 or more")
@@ -91,10 +95,9 @@ class MeasurementLaw(Noise):
         `lifts` (b, 3) are the mean without `constant` and shift, <c_a, phi> and <c_b, phi>; `logs`
         (b, 2) are from `log_counts`.
         """
-        scalars = (one[None] for one in (constant, self.log_floor, self.log_single, self.gain))
+        scalars = (value[None] for value in (constant, self.log_floor, self.log_single, self.gain))
         law = torch.cat([*scalars, self.log_decays, self.log_gain_decays]).double()
-        found: tuple[Tensor, Tensor] = _Moments.apply(lifts, logs, law)  # type: ignore[no-untyped-call]
-        return found
+        return _Moments.apply(lifts, logs, law)  # type: ignore[no-untyped-call, no-any-return]
 
     def anywhere(self, counts: Tensor) -> Tensor:
         """Return the variance without the effects of phi, (b,), for tests and devices (b, 2)."""
@@ -121,18 +124,18 @@ class _Moments(torch.autograd.Function):
     def forward(ctx: Any, lifts: Tensor, logs: Tensor, law: Tensor) -> tuple[Tensor, Tensor]:
         gain, exponents = law[3], law[4:].exp().view(2, 2)
         power, rest = (exponents @ logs.T).neg_().exp_()
-        parts = (law[1:3] + lifts[:, 1:]).exp_()
-        parts[:, 1].mul_(power)
-        ctx.save_for_backward(parts, rest, logs, exponents, gain)
+        terms = (law[1:3] + lifts[:, 1:]).exp_()
+        terms[:, 1].mul_(power)
+        ctx.save_for_backward(terms, rest, logs, exponents, gain)
         mean = torch.addcmul(lifts[:, 0] + (law[0] + gain), gain, rest, value=-1)
-        return mean, parts.sum(1).add_(NOISE_FLOOR)
+        return mean, terms.sum(1).add_(NOISE_FLOOR)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, by_mean: Tensor, by_variance: Tensor) -> tuple[Tensor | None, ...]:
-        parts, rest, logs, exponents, gain = ctx.saved_tensors
-        faded, by_parts = by_mean * rest, parts * by_variance[:, None]
-        both = torch.cat([by_mean[:, None], by_parts, faded[:, None]], 1)
+        terms, rest, logs, exponents, gain = ctx.saved_tensors
+        faded, by_terms = by_mean * rest, terms * by_variance[:, None]
+        both = torch.cat([by_mean[:, None], by_terms, faded[:, None]], 1)
         sums = both.sum(0)
         by_single, by_shift = (both[:, 2:].T @ logs).mul_(exponents)
         by_law = [sums[:3], (sums[0] - sums[3])[None], by_single.neg(), by_shift * gain]

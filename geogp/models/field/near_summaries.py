@@ -26,9 +26,9 @@ DECAYS = (np.inf, 4.0, 1.0)
 """Weights of a mean fall by exp(-|difference in quarters| / decay)."""
 
 FOLDS = 20
-"""Most parts of the groups; a part is left out together.
+"""Largest number of folds; the groups of a fold are left out together.
 
-A split by blocks leaves out three tenths of the blocks. With small parts, a training row has nearly
+A split by blocks leaves out three tenths of the blocks. With small folds, a training row has nearly
 as many training blocks next to it as a test row.
 """
 
@@ -38,8 +38,14 @@ MOST_TIMES = 32
 SUMMARIES = 5 + 6 + 6 * len(NEAREST)
 """Number of summaries of a row."""
 
-OWN, BEFORE, AFTER = 0, 5, 8
-"""Summaries that are missing if the own tile has no row, no earlier row, or no later row."""
+OWN = 0
+"""Index of a summary that is missing if the own tile has no row."""
+
+BEFORE = 5
+"""Index of a summary that is missing if the own tile has no earlier row."""
+
+AFTER = 8
+"""Index of a summary that is missing if the own tile has no later row."""
 
 ROWS_AT_ONCE = 2**13
 """Number of rows whose sums a thread has in memory at once."""
@@ -68,8 +74,8 @@ class Measurements:
 
 
 Summaries = Callable[[Measurements, Measurements, Indices | None], Floats]
-"""Returns summaries (n, c) from source rows, asked rows and the asked rows' numbers among the
-source rows, which are left out; None if the asked rows are not source rows."""
+"""Returns summaries (n, c) of rows, from source rows, the rows, and their numbers among the source
+rows, which are left out; None if the rows are not source rows."""
 
 
 def left_out_summaries(
@@ -78,11 +84,12 @@ def left_out_summaries(
     """Return summaries of source rows, each row's without its own row or its own group."""
     if is_single(groups):
         return summaries(rows, rows, np.arange(len(rows)))
-    found = [
-        (own, summaries(rows.at(others), rows.at(own), None)) for others, own in folds(groups, seed)
+    of_folds = [
+        (fold, summaries(rows.at(others), rows.at(fold), None))
+        for others, fold in folds(groups, seed)
     ]
-    order = np.argsort(np.concatenate([own for own, _ in found]))
-    return np.concatenate([part for _, part in found])[order]
+    order = np.argsort(np.concatenate([fold for fold, _ in of_folds]))
+    return np.concatenate([values for _, values in of_folds])[order]
 
 
 def is_single(groups: Indices) -> bool:
@@ -91,34 +98,34 @@ def is_single(groups: Indices) -> bool:
 
 
 def folds(groups: Indices, seed: int, most: int = FOLDS) -> Iterator[tuple[Indices, Indices]]:
-    """Return the other rows and the rows of each part of the groups."""
+    """Return the other rows and the rows of each fold of the groups."""
     names, number = np.unique(groups, return_inverse=True)
-    parts = min(most, len(names))
-    part = np.random.default_rng(seed).permutation(len(names))[number] % parts
-    for k in range(parts):
-        yield np.flatnonzero(part != k), np.flatnonzero(part == k)
+    count = min(most, len(names))
+    fold = np.random.default_rng(seed).permutation(len(names))[number] % count
+    for k in range(count):
+        yield np.flatnonzero(fold != k), np.flatnonzero(fold == k)
 
 
-def near_summaries(source: Measurements, asked: Measurements, own: Indices | None) -> Floats:
-    """Return summaries of asked rows; see `TileSums.summaries`."""
+def near_summaries(source: Measurements, rows: Measurements, numbers: Indices | None) -> Floats:
+    """Return summaries of rows; see `TileSums.summaries`."""
     sums = TileSums.of(source)
 
-    def part(at: slice) -> Floats:
-        return sums.summaries(asked.at(at), None if own is None else own[at])
+    def of_chunk(at: slice) -> Floats:
+        return sums.summaries(rows.at(at), None if numbers is None else numbers[at])
 
-    parts = in_threads(part, chunks(len(asked), ROWS_AT_ONCE), torch.device("cpu"))
-    return np.concatenate(list(parts))
+    of_chunks = in_threads(of_chunk, chunks(len(rows), ROWS_AT_ONCE), torch.device("cpu"))
+    return np.concatenate(list(of_chunks))
 
 
 @dataclass(frozen=True)
 class _Near:
-    """Numbers of the own tile of asked rows (n,) and, for u places, of other tiles (u, 64).
+    """Numbers of the own tile of rows (n,) and, for u places, of other tiles (u, 64).
 
     `number` (n,) is the place of a row. An absent tile has the number of the last, empty tile and
     an infinite distance.
     """
 
-    own: Indices
+    own_tile: Indices
     others: Indices
     distance: Floats
     number: Indices
@@ -150,28 +157,28 @@ class TileSums:
         sums = [np.bincount(cell, term, math.prod(shape)).reshape(shape) for term in terms]
         return cls(KDTree(places), times, np.stack(sums, 1))
 
-    def summaries(self, asked: Measurements, own: Indices | None = None) -> Floats:
-        """Return summaries (n, 29) of asked rows; NaN without a source row for the summary.
+    def summaries(self, rows: Measurements, numbers: Indices | None = None) -> Floats:
+        """Return summaries (n, 29) of rows; NaN without a source row for the summary.
 
         For the own tile, then for each number of nearest other tiles: the weighted mean for each
         decay, the spread (weighted standard deviation) and the logarithm of the sum of weights; for
         other tiles also their mean distance in km. After those of the own tile come the value of
         the own tile before and after the row in time, each with its difference in quarters and its
-        weight. If `own` is given, the asked rows are source rows, and their values are left out.
-        The sums of all asked rows are in memory at once; see `ROWS_AT_ONCE`.
+        weight. `numbers` (n,) are the numbers of the rows among the source rows, whose values are
+        left out, or None. The sums of all rows are in memory at once; see `ROWS_AT_ONCE`.
         """
-        near = self._nearest(asked.place)
-        times, time_number = np.unique(asked.time, return_inverse=True)
+        near = self._nearest(rows.place)
+        times, time_number = np.unique(rows.time, return_inverse=True)
         lag = np.abs(times[:, None] - self.times)
         decays = [np.exp(-lag / decay)[time_number] for decay in DECAYS]
-        sums = np.moveaxis(self.sums[near.own], 1, 0)
-        if own is not None:
-            at = np.arange(len(asked)), _nearest_time(self.times, asked.time)
-            terms = _terms(asked)
+        sums = np.moveaxis(self.sums[near.own_tile], 1, 0)
+        if numbers is not None:
+            at = np.arange(len(rows)), _nearest_time(self.times, rows.time)
+            terms = _terms(rows)
             for k in range(len(sums)):
                 sums[k][at] -= terms[k]
             sums[:, sums[0] < 0.5] = 0.0
-        found = [_summary(sums, decays), *_before_and_after(sums, asked.time, self.times)]
+        summaries = [_summary(sums, decays), *_before_and_after(sums, rows.time, self.times)]
         total = np.zeros(1)
         for before, k in pairwise((0, *NEAREST)):
             total = total + self._summed(near.others[:, before:k])
@@ -180,32 +187,31 @@ class TileSums:
             far = np.where(np.isfinite(distance), distance, 0.0).sum(1)
             some = np.isfinite(distance).sum(1)
             far = np.where(some > 0, far / np.maximum(some, 1), np.nan)[near.number]
-            found += [_summary(sums, decays), far]
-        return np.column_stack(found)
+            summaries += [_summary(sums, decays), far]
+        return np.column_stack(summaries)
 
     def _nearest(self, place: Floats) -> _Near:
-        asked, number = np.unique(place, axis=0, return_inverse=True)
-        distance, tile = map(np.asarray, self.tree.query(asked, NEAREST[-1] + 1))
-        known = distance[:, 0] < SAME_TILE_KM
-        own = np.where(known, tile[:, 0], self.tree.n)
-        others = np.where(known[:, None], tile[:, 1:], tile[:, :-1])
-        distance = np.where(known[:, None], distance[:, 1:], distance[:, :-1])
+        places, number = np.unique(place, axis=0, return_inverse=True)
+        distance, tile = map(np.asarray, self.tree.query(places, NEAREST[-1] + 1))
+        measured = distance[:, 0] < SAME_TILE_KM
+        own_tile = np.where(measured, tile[:, 0], self.tree.n)
+        others = np.where(measured[:, None], tile[:, 1:], tile[:, :-1])
+        distance = np.where(measured[:, None], distance[:, 1:], distance[:, :-1])
         number = number.reshape(-1)
-        return _Near(own[number], others, distance, number)
+        return _Near(own_tile[number], others, distance, number)
 
     def _summed(self, tiles: Indices) -> Floats:
         """Return the sums over the tiles (u, k) of each place, (u, 4, times)."""
         starts = np.arange(0, tiles.size + 1, tiles.shape[1])
         shape = len(tiles), len(self.sums)
         chosen = sparse.csr_array((np.ones(tiles.size), tiles.ravel(), starts), shape=shape)
-        found = np.asarray(chosen @ self.sums.reshape(len(self.sums), -1), np.float64)
-        return found.reshape(-1, *self.sums.shape[1:])
+        sums = np.asarray(chosen @ self.sums.reshape(len(self.sums), -1), np.float64)
+        return sums.reshape(-1, *self.sums.shape[1:])
 
 
-def _nearest_time(times: Floats, asked: Floats) -> Indices:
-    """Return the index of the nearest of the sorted `times` for each asked time, (n,)."""
-    found: Indices = np.searchsorted((times[1:] + times[:-1]) / 2, asked)
-    return found
+def _nearest_time(times: Floats, time: Floats) -> Indices:
+    """Return the index of the nearest of the sorted `times` for each `time`, (n,)."""
+    return np.searchsorted((times[1:] + times[:-1]) / 2, time)
 
 
 def _terms(rows: Measurements) -> tuple[Floats, ...]:
@@ -227,14 +233,15 @@ def _summary(sums: Floats, decays: list[Floats]) -> Floats:
 def _before_and_after(sums: Floats, time: Floats, times: Floats) -> list[Floats]:
     """Return value, lag and weight of the nearest row before and after, each (n, 3)."""
     count, w, wy, _ = sums
-    row, found = np.arange(len(time)), []
+    row, summaries = np.arange(len(time)), []
     for earlier in (True, False):
-        known = (count > 0.5) & ((times < time[:, None]) if earlier else (times > time[:, None]))
-        at = len(times) - 1 - known[:, ::-1].argmax(1) if earlier else known.argmax(1)
-        some = known.any(1)
+        beside = (times < time[:, None]) if earlier else (times > time[:, None])
+        measured = (count > 0.5) & beside
+        at = len(times) - 1 - measured[:, ::-1].argmax(1) if earlier else measured.argmax(1)
+        some = measured.any(1)
         columns = _ratio(wy[row, at], w[row, at]), np.abs(time - times[at]), w[row, at]
-        found.append(np.where(some[:, None], np.column_stack(columns), np.nan))
-    return found
+        summaries.append(np.where(some[:, None], np.column_stack(columns), np.nan))
+    return summaries
 
 
 def _ratio(above: Floats, below: Floats) -> Floats:

@@ -35,7 +35,14 @@ COVARIATES = (
 )
 """Covariates of a prediction; see `PredictiveLaw`."""
 
-DISTANCE, LOG_SD, MEAN = map(COVARIATES.index, ("log distance", "log sd", "mean"))
+DISTANCE = COVARIATES.index("log distance")
+"""Column of the log distance to other places, on which the scale of precise rows depends."""
+
+LOG_SD = COVARIATES.index("log sd")
+"""Column of the log standard deviation of the prediction."""
+
+MEAN = COVARIATES.index("mean")
+"""Column of the mean of the prediction."""
 
 PARAMETERS = 4
 """The parameters: location a, log scale log b, skewness ε, log tail weight log δ."""
@@ -43,9 +50,11 @@ PARAMETERS = 4
 PRIOR_ROWS = 30.0
 """Weight of the prior, in rows. The prior is centred at the standard normal distribution."""
 
-PRIOR_GROUPS, OFFSET_GROUPS = 0.5, 16.0
-"""Smallest prior weights, in groups of rows. The first belongs to the coefficients of covariates,
-the second to the difference between training and held-out rows."""
+PRIOR_GROUPS = 0.5
+"""Smallest prior weight of the coefficients of covariates, in groups of rows."""
+
+OFFSET_GROUPS = 16.0
+"""Smallest prior weight of the difference between training and held-out rows, in groups of rows."""
 
 ROWS_OF_LIGHT_TAILS = 5000
 """With fewer errors, the fitted tails are at least as heavy as normal tails."""
@@ -56,14 +65,20 @@ SHAPE_STEP = 0.04
 MAX_LOG_SCALE = 30.0
 """Bound of |log b| in the fit, so that a long step of the optimiser does not overflow."""
 
-NETWORKS, HIDDEN = 2, 16
-"""Number of networks that correct the linear parameters, and of hidden units in each network."""
+NETWORKS = 2
+"""Number of networks that correct the linear parameters."""
+
+HIDDEN = 16
+"""Number of hidden units in each of these networks."""
 
 ITERATIONS = 100
 """Largest number of iterations in the fit of a network."""
 
-MIN_SPREAD, NO_EFFECT = 1e-4, 1e30
+MIN_SPREAD = 1e-4
 """Covariates with a smaller standard deviation than this are divided by `NO_EFFECT`."""
+
+NO_EFFECT = 1e30
+"""Divisor of a covariate that hardly varies in the fit, so that it has no effect elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +121,7 @@ class PredictiveLaw:
         units = np.tanh(self.hidden @ design[: self.hidden.shape[1]])
         a, log_b, skewness, log_tail = self.coefficients @ design + self.outputs @ units
         bent = _bounded(torch.as_tensor(skewness), torch.as_tensor(log_tail), self.most_tail)
-        return Parameters(a, log_b, *(part.numpy() for part in bent))
+        return Parameters(a, log_b, *(value.numpy() for value in bent))
 
 
 class Parameters(NamedTuple):
@@ -140,14 +155,14 @@ class Parameters(NamedTuple):
 
     def log_density(self, y: Floats) -> Floats:
         """Return the log density at y, (n,)."""
-        parts = (torch.as_tensor(part) for part in (y, *self))
-        return _log_density(*parts).numpy() - 0.5 * math.log(2 * math.pi)
+        density = _log_density(*map(torch.as_tensor, (y, *self))).numpy()
+        return density - 0.5 * math.log(2 * math.pi)
 
     def distribution(self) -> tuple[Floats, Floats, Shape]:
         """Return mean (n,), sd (n,) and shape; ε and log δ are rounded, see `PredictiveLaw`."""
-        if not all(np.isfinite(part).all() for part in self):
+        if not all(np.isfinite(values).all() for values in self):
             raise NumericalError("the prediction contains values that are not finite.")
-        rounded = (np.round(part / SHAPE_STEP) for part in (self.skewness, self.log_tail))
+        rounded = (np.round(values / SHAPE_STEP) for values in (self.skewness, self.log_tail))
         steps, number = _distinct(*rounded)
         skewness, tailweight = steps * SHAPE_STEP
         # Rounding may move a value just outside the bounds.
@@ -189,8 +204,8 @@ class Errors:
     def joined(self, other: "Errors") -> "Errors":
         """Return these errors followed by `other`."""
         groups = [
-            np.arange(len(part.errors)) if part.groups is None else part.groups
-            for part in (self, other)
+            np.arange(len(rows.errors)) if rows.groups is None else rows.groups
+            for rows in (self, other)
         ]
         return Errors(
             np.concatenate([self.errors, other.errors]),
@@ -212,15 +227,15 @@ class Errors:
             self, errors=errors, covariates=with_prediction(self.covariates, mean, log_sd)
         )
 
-    def group_rows(self, part: NDArray[np.bool_]) -> float:
-        """Return the mean, over the rows marked by `part` (n,), of the size of a row's group."""
-        if self.groups is None or not part.any():
+    def group_rows(self, marked: NDArray[np.bool_]) -> float:
+        """Return the mean, over the rows with `marked` (n,), of the size of a row's group."""
+        if self.groups is None or not marked.any():
             return 1.0
-        sizes = np.unique(self.groups[part], return_counts=True)[1]
+        sizes = np.unique(self.groups[marked], return_counts=True)[1]
         return float((sizes @ sizes) / sizes.sum())
 
 
-def fit_law(seen: Errors, *, precise: bool = False) -> PredictiveLaw:
+def fit_law(errors: Errors, *, precise: bool = False) -> PredictiveLaw:
     """Fit the error distribution to standardised errors by maximum a posteriori.
 
     The objective is the sum of the log densities, minus a penalty: the prior weight times half the
@@ -241,22 +256,22 @@ def fit_law(seen: Errors, *, precise: bool = False) -> PredictiveLaw:
     the networks. The optimiser is L-BFGS in float64. Raises NumericalError if a value is not
     finite, or a fit does not end at finite values.
     """
-    r = torch.as_tensor(np.ascontiguousarray(seen.errors, np.float64))
-    if not len(r) or not all(np.isfinite(v).all() for v in (seen.errors, seen.covariates)):
+    r = torch.as_tensor(np.ascontiguousarray(errors.errors, np.float64))
+    if not len(r) or not all(np.isfinite(v).all() for v in (errors.errors, errors.covariates)):
         raise NumericalError("expected finite errors and covariates to fit a predictive law to.")
-    ranges = _ranges(seen.covariates)
-    inside = (~seen.held_out).astype(np.float64)
-    design = torch.as_tensor(np.vstack([_design(seen.covariates, ranges), inside]))
-    c = seen.covariates.shape[1]
+    ranges = _ranges(errors.covariates)
+    inside = (~errors.held_out).astype(np.float64)
+    design = torch.as_tensor(np.vstack([_design(errors.covariates, ranges), inside]))
+    c = errors.covariates.shape[1]
     used = torch.ones(PARAMETERS, len(design), dtype=torch.float64)
     used[[0, 2, 3], 1 + c : -1] = 0.0  # only the scale uses squares
     if precise:
         used.zero_()
         used[1:4:2, [0, -1]] = 1.0
         used[1, 1 + DISTANCE] = 1.0
-    weight = torch.full_like(used, max(PRIOR_ROWS, PRIOR_GROUPS * _rows_per_group(seen)))
+    weight = torch.full_like(used, max(PRIOR_ROWS, PRIOR_GROUPS * _rows_per_group(errors)))
     of_networks = float(weight[0, 0])
-    weight[:, -1] = max(PRIOR_ROWS, OFFSET_GROUPS * seen.group_rows(seen.held_out))
+    weight[:, -1] = max(PRIOR_ROWS, OFFSET_GROUPS * errors.group_rows(errors.held_out))
     most_tail = math.log(MAX_TAILWEIGHT) if len(r) >= ROWS_OF_LIGHT_TAILS else 0.0
 
     def loss(parameters: torch.Tensor, penalty: torch.Tensor) -> torch.Tensor:
@@ -284,17 +299,17 @@ def fit_law(seen: Errors, *, precise: bool = False) -> PredictiveLaw:
             _minimise(corrected, [hidden, outputs], ITERATIONS)
         every_hidden.append(hidden.detach().numpy())
         every_output.append(outputs.detach().numpy() / NETWORKS)
-    found = PredictiveLaw(
+    law = PredictiveLaw(
         theta.numpy()[:, :-1].copy(),
         ranges,
         np.vstack(every_hidden),
         np.hstack(every_output),
         most_tail,
     )
-    learned = found.coefficients, found.hidden, found.outputs
-    if not all(np.isfinite(part).all() for part in learned):
+    learned = law.coefficients, law.hidden, law.outputs
+    if not all(np.isfinite(values).all() for values in learned):
         raise NumericalError("the fit of the predictive law diverged.")
-    return found
+    return law
 
 
 def prediction_in(covariates: Floats) -> tuple[Floats, Floats]:
@@ -304,9 +319,9 @@ def prediction_in(covariates: Floats) -> tuple[Floats, Floats]:
 
 def with_prediction(covariates: Floats, mean: Floats, log_sd: Floats) -> Floats:
     """Return covariates (n, c) with another mean and log standard deviation."""
-    found = covariates.copy()
-    found[:, MEAN], found[:, LOG_SD] = mean, log_sd
-    return found
+    replaced = covariates.copy()
+    replaced[:, MEAN], replaced[:, LOG_SD] = mean, log_sd
+    return replaced
 
 
 def pooled_law(
@@ -322,9 +337,9 @@ def pooled_law(
     weight `share`, is that of `predicted`, which contains means and log standard deviations (n,).
     """
     mean, log_sd = predicted
-    own = first.parameters(covariates).scaled(*prediction_in(covariates))
-    other = second.parameters(with_prediction(covariates, mean, log_sd)).scaled(mean, log_sd)
-    return own.pooled(other, share)
+    of_first = first.parameters(covariates).scaled(*prediction_in(covariates))
+    of_second = second.parameters(with_prediction(covariates, mean, log_sd)).scaled(mean, log_sd)
+    return of_first.pooled(of_second, share)
 
 
 def _minimise(
@@ -337,9 +352,9 @@ def _minimise(
 
     def closure() -> torch.Tensor:
         optimiser.zero_grad()
-        found = loss()
-        found.backward()
-        return found
+        value = loss()
+        value.backward()
+        return value
 
     optimiser.step(closure)
 
@@ -353,10 +368,11 @@ def _ranges(covariates: Floats) -> Floats:
     return np.array([low, high, clamped.mean(0), spread])
 
 
-def _rows_per_group(seen: Errors) -> float:
+def _rows_per_group(errors: Errors) -> float:
     """Return the number of rows divided by the effective number of their groups."""
-    parts = (seen.held_out, ~seen.held_out)
-    return len(seen.errors) / sum(float(part.sum()) / seen.group_rows(part) for part in parts)
+    kinds = (errors.held_out, ~errors.held_out)
+    groups = sum(float(marked.sum()) / errors.group_rows(marked) for marked in kinds)
+    return len(errors.errors) / groups
 
 
 def _log_density(
@@ -390,9 +406,9 @@ def _distinct(first: Floats, second: Floats) -> tuple[Floats, NDArray[np.intp]]:
     left, low = first.min(initial=0), second.min(initial=0)
     span = int(second.max(initial=0) - low) + 1
     code = ((first - left) * span + (second - low)).astype(np.intp)
-    held = np.bincount(code) > 0
-    found = np.flatnonzero(held)
-    return np.array([found // span + left, found % span + low]), (np.cumsum(held) - 1)[code]
+    occurs = np.bincount(code) > 0
+    codes = np.flatnonzero(occurs)
+    return np.array([codes // span + left, codes % span + low]), (np.cumsum(occurs) - 1)[code]
 
 
 def _bounded(

@@ -13,17 +13,25 @@ from geogp.models.numerics.elementwise import exponential_
 from geogp.models.process.matern import LEAST_SMOOTHNESS, MOST_SMOOTHNESS, matern
 
 SILLS = (0.05, 0.1, 0.05, 0.02)
+"""Start values of s, the variances of the four terms, for a standardised target."""
+
 RANGES_KM = (3.0, 1.5)
+"""Start values of l in km; a tile of zoom 16 is about 0.6 km wide."""
+
 MEMORIES = (4.0, 2.0)
-"""Start values of s, l (km) and τ (quarters). A tile of zoom 16 is about 0.6 km wide."""
+"""Start values of τ in quarters."""
 
 SAME_TILE_KM = 1e-3
+"""Points less than this distance apart are on the same tile, so that rounding does not matter."""
 
 NO_LENGTH = 1e-30
 """Smallest squared length in km², so that its root has a gradient."""
 
-STRIPES, STRIPE = 4, 16
-"""Largest number and smallest width of the stripes of `TileProcess.lower`."""
+STRIPES = 4
+"""Largest number of stripes of `TileProcess.lower`."""
+
+STRIPE = 16
+"""Smallest width of a stripe of `TileProcess.lower`."""
 
 DISTINCT_PAIRS = 3
 """`TileProcess.lower_at` computes all pairs of distinct points if that is this many times fewer."""
@@ -103,9 +111,9 @@ class TileProcess(nn.Module):
         self.powers.copy_(form.powers.detach())
         self.smoothness.copy_(form.smoothness.detach())
 
-    def _apply(self, *given: Any, **options: Any) -> Any:
+    def _apply(self, *arguments: Any, **options: Any) -> Any:
         """Move the tensors to another device; the form follows."""
-        moved = super()._apply(*given, **options)  # type: ignore[no-untyped-call]
+        moved = super()._apply(*arguments, **options)  # type: ignore[no-untyped-call]
         self._form = self._stored_form()
         return moved
 
@@ -133,8 +141,8 @@ class TileProcess(nn.Module):
 
     def variance(self) -> Tensor:
         """Return k at one place and time for amplitude 1, a scalar."""
-        own = 0.0 if self.log_own is None else self.log_own[: len(SILLS)].double().exp().sum()
-        return self.log_sills.double().exp().sum() + own
+        second = 0.0 if self.log_own is None else self.log_own[: len(SILLS)].double().exp().sum()
+        return self.log_sills.double().exp().sum() + second
 
     def lower(self, points: Tensor) -> Tensor:
         """Return k for amplitude 1 between points (b, m, 3), (b, m, m), without gradients.
@@ -143,12 +151,12 @@ class TileProcess(nn.Module):
         time.
         """
         b, m = points.shape[:2]
-        found = points.new_zeros(b, m, m)
+        covariance = points.new_zeros(b, m, m)
         width = max(STRIPE, -(-m // STRIPES)) if points.device.type == "cpu" else m
         for start in range(0, m, width):
             end = min(start + width, m)
-            found[:, start:end, :end] = self(points[:, start:end], points[:, :end])
-        return found
+            covariance[:, start:end, :end] = self(points[:, start:end], points[:, :end])
+        return covariance
 
     def lower_at(self, points: Tensor, at: Tensor) -> Tensor:
         """Return `lower(points[at])`, (b, m, m), for points (n, 3) and positions (b, m).
@@ -164,10 +172,10 @@ class TileProcess(nn.Module):
         u = int(used.sum())
         if DISTINCT_PAIRS * u * u > b * m * m:
             return self.lower(points[at])
-        found = self.lower(points[used][None])[0]
-        found = torch.maximum(found, found.T).flatten()  # k is positive
+        distinct = self.lower(points[used][None])[0]
+        distinct = torch.maximum(distinct, distinct.T).flatten()  # k is positive
         place = (used.cumsum(0) - 1).int()[at]
-        return found.index_select(0, (place[:, :, None] * u + place[:, None]).flatten()).view(
+        return distinct.index_select(0, (place[:, :, None] * u + place[:, None]).flatten()).view(
             b, m, m
         )
 
@@ -179,17 +187,16 @@ class TileProcess(nn.Module):
         """
         if self.log_own is None:
             return self._shared(a, b)
-        own: Tensor = _UsualForm.apply(a, b, self.log_own.double())  # type: ignore[no-untyped-call]
+        second: Tensor = _UsualForm.apply(a, b, self.log_own.double())  # type: ignore[no-untyped-call]
         same = a[..., :, None, 3] == b[..., None, :, 3]
-        return self._shared(a[..., :3], b[..., :3]) + own * same
+        return self._shared(a[..., :3], b[..., :3]) + second * same
 
     def _shared(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the part of k that all providers share."""
         form = self._form
         logs = torch.cat([self.log_sills, self.log_ranges, self.log_memories]).double()
         if form.usual:
-            found: Tensor = _UsualForm.apply(a, b, logs)  # type: ignore[no-untyped-call]
-            return found
+            return _UsualForm.apply(a, b, logs)  # type: ignore[no-untyped-call, no-any-return]
         s1, s2, s3, s4 = logs[:4].unbind()
         forgetting = (-logs[7]).exp()
         with torch.no_grad():
@@ -197,8 +204,8 @@ class TileProcess(nn.Module):
             same = (h < SAME_TILE_KM).to(h.dtype)
         log_h = _squared_distances(form.mapped(a), form.mapped(b)).add(NO_LENGTH).log() / 2
         shared = form.shared(log_h, t, (s1, s2), logs[4:7])
-        own = exponential_(torch.addcmul(s4, t, forgetting, value=-1)) + s3.exp()
-        return torch.addcmul(shared, same, own)
+        of_tile = exponential_(torch.addcmul(s4, t, forgetting, value=-1)) + s3.exp()
+        return torch.addcmul(shared, same, of_tile)
 
 
 class _UsualForm(torch.autograd.Function):
@@ -228,9 +235,9 @@ class _UsualForm(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, Tensor]:
         lags, terms, values = ctx.saved_tensors
-        parts = terms * gradient.flatten()
-        by_rates = (parts[:3] @ lags.T) * values[:3, None]
-        by_logs = torch.cat([parts.sum(1), by_rates.flatten()]) * values
+        weighted = terms * gradient.flatten()
+        by_rates = (weighted[:3] @ lags.T) * values[:3, None]
+        by_logs = torch.cat([weighted.sum(1), by_rates.flatten()]) * values
         return None, None, ctx.kinds @ by_logs
 
 
@@ -241,7 +248,7 @@ def _usual_exponents(device: torch.device, dtype: torch.dtype) -> tuple[Tensor, 
     A[range(4), [0, 1, 3, 2]] = 1.0
     A[[4, 6, 7, 9], [4, 5, 6, 7]] = -1.0
     b[[5, 8]] = -torch.inf
-    return tuple(on_device(part.numpy(), device) for part in (A, b, A.abs().T))
+    return tuple(on_device(array.numpy(), device) for array in (A, b, A.abs().T))
 
 
 def _zeros() -> Tensor:
@@ -262,8 +269,8 @@ class Form:
 
     def detached(self) -> "Form":
         """Return a copy without gradients."""
-        parts = self.stretch, self.powers, self.smoothness
-        return Form(*(part.detach().clone() for part in parts))
+        tensors = self.stretch, self.powers, self.smoothness
+        return Form(*(tensor.detach().clone() for tensor in tensors))
 
     def nothing(self) -> "Form":
         """Return the usual form, with tensors on the same device."""

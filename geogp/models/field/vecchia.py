@@ -21,12 +21,17 @@ from geogp.models.field.tile_process import SAME_TILE_KM
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-TRAINING_ROWS, PREDICTION_ROWS = 40, 64
-"""Largest number of rows that condition a place in training, and of rows that condition a
-prediction."""
+TRAINING_ROWS = 40
+"""Largest number of rows that condition a place in training."""
 
-TRAINING_PLACES, PREDICTION_PLACES = (6, 16), (16, 64)
-"""Smallest and largest number of places to take these rows from: in training, for a prediction."""
+PREDICTION_ROWS = 64
+"""Largest number of rows that condition a prediction."""
+
+TRAINING_PLACES = (6, 16)
+"""Smallest and largest number of places to take `TRAINING_ROWS` from."""
+
+PREDICTION_PLACES = (16, 64)
+"""Smallest and largest number of places to take `PREDICTION_ROWS` from."""
 
 DISTANCE_PLACES = 16
 """The mean distance to this number of nearest places measures the density of places."""
@@ -34,10 +39,13 @@ DISTANCE_PLACES = 16
 PLACE_ROWS = 64
 """Largest number of rows in a block; a place with more rows is divided into several blocks."""
 
-SERIES_ROWS, SERIES_SHARE = 8, 0.5
+SERIES_SHARE = 0.5
 """If places with more than `PLACE_ROWS` rows, at several times, have more than this share of all
-rows, every block has at most `SERIES_ROWS` rows, which follow each other in time.
+rows, blocks are series of times; see `SERIES_ROWS`.
 """
+
+SERIES_ROWS = 8
+"""Largest number of rows in a block that is a series; these rows follow each other in time."""
 
 SEARCHED_AT_ONCE = 2**15
 """Number of places whose near places are searched at once."""
@@ -46,6 +54,7 @@ GROWTH = 1.25
 """Ratio of the numbers of places in successive searches for earlier places."""
 
 NO_ROW = -1
+"""The padding of an array of rows or places, which is no index."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +109,7 @@ class Sites:
         """Return points (m, 3) as coordinates of `centre`, (m, 2 or 3)."""
         if not self.time_unit:
             return points[:, :2]
-        located: Floats = points[:, :3] * np.array([1.0, 1.0, self.time_unit])
-        return located
+        return np.asarray(points[:, :3] * np.array([1.0, 1.0, self.time_unit]), np.float64)
 
     def __len__(self) -> int:
         return len(self.first)
@@ -116,9 +124,9 @@ class Sites:
         total, flat = count.sum(1), count.reshape(-1)
         start = self.first[sites].reshape(-1) - np.cumsum(flat) + flat
         width = max(most, int(total.max(initial=0)))
-        found = np.full((len(sites), width), NO_ROW)
-        found[np.arange(width) < total[:, None]] = np.repeat(start, flat) + np.arange(flat.sum())
-        return found[:, :most]
+        rows = np.full((len(sites), width), NO_ROW)
+        rows[np.arange(width) < total[:, None]] = np.repeat(start, flat) + np.arange(flat.sum())
+        return rows[:, :most]
 
 
 def near_places(sites: Sites) -> tuple[int, int]:
@@ -156,16 +164,16 @@ def earlier_places(centre: Floats, order: Indices, most: int) -> Indices:
     places that it finds are earlier. If too few are earlier, it searches for twice as many.
     """
     s = len(order)
-    found = np.full((s, most), NO_ROW)
+    earlier = np.full((s, most), NO_ROW)
     start = 1
     while most and start < s:
         end = min(max(start + 1, int(GROWTH * start)), s)
         tree = KDTree(centre[order[:end]], balanced_tree=False, compact_nodes=False)
         for first in range(start, end, SEARCHED_AT_ONCE):
             rank = np.arange(first, min(first + SEARCHED_AT_ONCE, end))
-            looked = math.ceil(1.1 * GROWTH * most) + 2
+            searched = math.ceil(1.1 * GROWTH * most) + 2
             while len(rank):
-                near = tree.query(centre[order[rank]], k=min(end, looked))[1]
+                near = tree.query(centre[order[rank]], k=min(end, searched))[1]
                 near = near.reshape(len(rank), -1)
                 before = near < rank[:, None]
                 enough = before.sum(1) >= np.minimum(most, rank)
@@ -173,10 +181,10 @@ def earlier_places(centre: Floats, order: Indices, most: int) -> Indices:
                 kept = np.argsort(~before[enough], 1, kind="stable")[:, :most]
                 chosen = np.take_along_axis(np.where(before, near, NO_ROW)[enough], kept, 1)
                 named = np.where(chosen == NO_ROW, NO_ROW, order[chosen])
-                found[order[rank[enough]], : named.shape[1]] = named
-                rank, looked = rank[~enough], 2 * looked
+                earlier[order[rank[enough]], : named.shape[1]] = named
+                rank, searched = rank[~enough], 2 * searched
         start = end
-    return found
+    return earlier
 
 
 @dataclass(frozen=True)
@@ -218,13 +226,11 @@ def distance_to_others(places: KDTree, at: Floats) -> Floats:
     """
     if places.n < 2:
         return np.ones(len(at))
-    found = places.query(at, k=min(places.n, DISTANCE_PLACES + 1))
-    distance: Floats = np.asarray(found[0])
-    own = (distance[:, :1] < SAME_TILE_KM).astype(np.int64)
+    distance = np.asarray(places.query(at, k=min(places.n, DISTANCE_PLACES + 1))[0], np.float64)
+    itself = (distance[:, :1] < SAME_TILE_KM).astype(np.int64)
     slot = np.arange(distance.shape[1])
-    counted = (slot >= own) & (slot < own + DISTANCE_PLACES)
-    mean: Floats = np.where(counted, distance, 0.0).sum(1) / counted.sum(1)
-    return mean
+    counted = (slot >= itself) & (slot < itself + DISTANCE_PLACES)
+    return np.asarray(np.where(counted, distance, 0.0).sum(1) / counted.sum(1), np.float64)
 
 
 def whiten(
@@ -254,8 +260,8 @@ def factor_of(covariance: Tensor, noise: Tensor, known: Tensor) -> Tensor:
     else:
         K = torch.where(known[:, :, None] & known[:, None, :], covariance, 0.0)
     K.diagonal(dim1=1, dim2=2).add_(noise)
-    found, failed = torch.linalg.cholesky_ex(K)
-    L: Tensor = found
+    L: Tensor
+    L, failed = torch.linalg.cholesky_ex(K)
     if K.device.type != "cpu":
         # A host that reads the codes waits for the device. NaN reaches the loss or the prediction,
         # which are checked.
@@ -275,18 +281,18 @@ def time_step(place: Indices, time: Floats) -> float | None:
     """
     order = np.lexsort((time, place))
     step, same = np.diff(time[order]), np.diff(place[order]) == 0
-    found = step[same & (step > 0)]
-    return float(np.median(found)) if len(found) else None
+    positive = step[same & (step > 0)]
+    return float(np.median(positive)) if len(positive) else None
 
 
-def spacing(places: Floats, asked: Indices | None = None) -> float:
+def spacing(places: Floats, counted: Indices | None = None) -> float:
     """Return the median distance from places (s, 2) to the nearest other place; 1 if alone.
 
-    `asked` are the numbers of the places whose distances count, by default all.
+    `counted` are the numbers of the places whose distances count, by default all.
     """
     if len(places) < 2:
         return 1.0
-    at = places if asked is None else places[asked]
+    at = places if counted is None else places[counted]
     return float(np.median(np.asarray(KDTree(places).query(at, k=2)[0])[:, 1]))
 
 

@@ -19,6 +19,7 @@ LEAST_ROWS = 5
 """Areas with fewer test rows are left out."""
 
 LEVEL = 0.95
+"""Default level of the intervals whose coverage is counted; reports state intervals of 95 %."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,10 @@ class AreaMeans:
         )
 
     @classmethod
-    def together(cls, parts: "list[AreaMeans]") -> "AreaMeans":
+    def together(cls, folds: "list[AreaMeans]") -> "AreaMeans":
         """Return the areas of several folds."""
         names = ("rows", "error", "joint", "independent")
-        return cls(*(np.concatenate([getattr(one, name) for one in parts]) for name in names))
+        return cls(*(np.concatenate([getattr(fold, name) for fold in folds]) for name in names))
 
     def covered(self, sd: Floats, level: float = LEVEL) -> float:
         """Return the share of areas whose error lies in the normal interval with the given sd."""

@@ -48,6 +48,7 @@ PROBE_SIDE = 16
 """Number of rows or columns of tiles from a tile to the next tile of the same probe."""
 
 _SIGNS = np.array([-1, 1], np.int8)
+"""The values of a probe; one byte each, because there is one for every tile."""
 
 
 @dataclass(frozen=True)
@@ -72,22 +73,22 @@ class LevelCovariance:
     def times(self, x: Floats) -> Floats:
         """Return C x for x (n, k), with the precision of P."""
         x = x.astype(self.low.dtype, copy=False)
-        found: Floats = self.low @ (self.low.T @ x)
+        product: Floats = self.low @ (self.low.T @ x)
         if self.local is None:
-            return found + np.reshape(self.own, (-1, 1)) * x
-        found += self.local.times(x)
-        return found
+            return product + np.reshape(self.own, (-1, 1)) * x
+        product += self.local.times(x)
+        return product
 
     def columns(self, tiles: Indices) -> Floats:
         """Return the columns of C for k tiles, (n, k)."""
-        found: Floats = self.low @ self.low[tiles].T
-        found[tiles, np.arange(len(tiles))] += np.broadcast_to(self.own, len(self))[tiles]
+        columns: Floats = self.low @ self.low[tiles].T
+        columns[tiles, np.arange(len(tiles))] += np.broadcast_to(self.own, len(self))[tiles]
         if self.local is None:
-            return found
+            return columns
         unit = np.zeros((len(self), len(tiles)), self.low.dtype)
         unit[tiles, np.arange(len(tiles))] = 1.0
-        found += self.local.times(unit)
-        return found
+        columns += self.local.times(unit)
+        return columns
 
     def about_squares(self, weights: Floats, *, seed: int) -> Floats:
         """Return Σ_j a_j C_ij² for all i, (n,), exact except for the term Σ_j a_j K_ij².
@@ -98,31 +99,31 @@ class LevelCovariance:
         with two tiles of a set, is small (Stathopoulos, Laeuchli and Orginos 2013). For places that
         are no grid of tiles, the sets are as good as random.
         """
-        low, local, given = self.low, self.local, weights.astype(self.low.dtype)[:, None]
+        low, local, a = self.low, self.local, weights.astype(self.low.dtype)[:, None]
         rows = chunks(len(self), CHUNK)
-        middle = sum(low[at].T @ (given[at] * low[at]) for at in rows)
-        found = np.concatenate([_dots(low[at] @ middle, low[at]) for at in rows])
+        middle = sum(low[at].T @ (a[at] * low[at]) for at in rows)
+        squares = np.concatenate([_dots(low[at] @ middle, low[at]) for at in rows])
         if local is None:
-            return found + weights * self.own * (2 * _dots(low, low) + self.own)
-        signs = np.random.default_rng([seed, 3]).choice(_SIGNS, given.shape)
-        values, counted = signs * np.sqrt(given), weights > 0
+            return squares + weights * self.own * (2 * _dots(low, low) + self.own)
+        signs = np.random.default_rng([seed, 3]).choice(_SIGNS, a.shape)
+        values, counted = signs * np.sqrt(a), weights > 0
         number = np.full(len(self), -1)
         number[counted] = _probes(local.places[counted])
         probes = np.unique(number[counted])
 
-        def crossed(part: slice) -> Floats:
-            return 2 * _dots(low[:, part], local.times(given * low[:, part]))
+        def crossed(columns: slice) -> Floats:
+            return 2 * _dots(low[:, columns], local.times(a * low[:, columns]))
 
-        def probed(part: slice) -> Floats:
-            spread = local.times(values * (number[:, None] == probes[part]))
+        def probed(some: slice) -> Floats:
+            spread = local.times(values * (number[:, None] == probes[some]))
             return _dots(spread, spread)
 
         cpu = torch.device("cpu")
-        for more in in_threads(crossed, chunks(low.shape[1], AT_ONCE), cpu):
-            found += more
-        for more in in_threads(probed, chunks(len(probes), AT_ONCE), cpu):
-            found += more
-        return found
+        for term in in_threads(crossed, chunks(low.shape[1], AT_ONCE), cpu):
+            squares += term
+        for term in in_threads(probed, chunks(len(probes), AT_ONCE), cpu):
+            squares += term
+        return squares
 
 
 def _probes(places: Floats) -> Indices:
@@ -131,14 +132,12 @@ def _probes(places: Floats) -> Indices:
     Tiles of one row or column have exactly the same coordinate.
     """
     column, row = (np.unique(values, return_inverse=True)[1] % PROBE_SIDE for values in places.T)
-    found: Indices = column * PROBE_SIDE + row
-    return found
+    return np.asarray(column * PROBE_SIDE + row, np.int64)
 
 
 def _dots(a: NDArray[Any], b: NDArray[Any]) -> Floats:
     """Return the scalar products of the rows of a and b (n, k), (n,)."""
-    found: Floats = np.einsum("ik,ik->i", a, b, dtype=np.float64)
-    return found
+    return np.asarray(np.einsum("ik,ik->i", a, b, dtype=np.float64))
 
 
 def covariance_of(level: JointLevel, chosen: int = 0) -> LevelCovariance:
@@ -267,17 +266,17 @@ class _Gains:
             self._evaluate(best)
 
     def _evaluate(self, tiles: Indices) -> None:
-        measuring, single = self._measuring, self._measuring.covariance.low.dtype
-        weights = measuring.weights.astype(single)
+        covariance = self._measuring.covariance
+        weights = self._measuring.weights.astype(covariance.low.dtype)
 
-        def evaluated(part: Indices) -> tuple[Indices, Floats, Floats]:
-            columns = measuring.covariance.columns(part)
-            own = columns[part, np.arange(len(part))]
-            return part, weights @ np.square(columns), own
+        def evaluated(block: Indices) -> tuple[Indices, Floats, Floats]:
+            columns = covariance.columns(block)
+            return block, weights @ np.square(columns), columns[block, np.arange(len(block))]
 
-        parts = [tiles[some] for some in chunks(len(tiles), AT_ONCE)]
-        for part, square, own in in_threads(evaluated, parts, torch.device("cpu")):
-            self._square[part], self._variance[part], self.exact[part] = square, own, True
+        blocks = [tiles[some] for some in chunks(len(tiles), AT_ONCE)]
+        for block, square, variance in in_threads(evaluated, blocks, torch.device("cpu")):
+            self._square[block], self._variance[block] = square, variance
+            self.exact[block] = True
 
     def take_best(self) -> None:
         """Measure the tile with the largest exact gain, exclude it, and update all gains."""

@@ -62,7 +62,7 @@ class FirstMisses:
     """
 
     score: Floats
-    _found: list[NDArray[np.int64]] = field(default_factory=list)
+    _first: list[NDArray[np.int64]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if not len(self.score) or np.isnan(self.score).any():
@@ -77,7 +77,7 @@ class FirstMisses:
             raise DataError(
                 f"expected draws of shape (b, n) for n = {n} points, found shape {met.shape}."
             )
-        self._found.append(np.where(met.T, np.int32(n), self._rank).min(0).astype(np.int64))
+        self._first.append(np.where(met.T, np.int32(n), self._rank).min(0).astype(np.int64))
 
     def region(self, level: float = 0.95) -> JointRegion:
         """Return the region where all points meet the threshold with probability `level` or more.
@@ -85,25 +85,25 @@ class FirstMisses:
         Raises RequestError if the level is not between 0 and 1, or draws are below `MIN_DRAWS`.
         """
         check_inside("a level", level)
-        first = np.sort(np.concatenate(self._found)) if self._found else np.zeros(0, np.int64)
+        first = np.sort(np.concatenate(self._first)) if self._first else np.zeros(0, np.int64)
         draws, n = len(first), len(self.score)
         if draws < MIN_DRAWS:
             raise RequestError(
                 f"expected {MIN_DRAWS} draws or more for a joint region, found {draws}."
             )
-        # The number of draws whose first miss comes after the k-th point.
-        held = draws - np.searchsorted(first, np.arange(n), side="right")
+        # The number of draws in which the points up to the k-th all meet the threshold.
+        all_met = draws - np.searchsorted(first, np.arange(n), side="right")
         ranked = self.score[self._order]
         # Points with equal scores enter the set together, so they all have the same share.
         last = np.searchsorted(-ranked, -ranked, side="right") - 1
-        share = held[last] / draws
+        share = all_met[last] / draws
         excursion = np.empty(n)
         # A set is at most as probable as each of its points, and the probability of a point is
         # known without draws.
         excursion[self._order] = np.minimum(share, special.ndtr(ranked))
         inside = excursion >= level
         size = int(inside.sum())
-        hits = int(held[size - 1]) if size else draws
+        hits = int(all_met[size - 1]) if size else draws
         ends = scipy.stats.binomtest(hits, draws).proportion_ci(_CERTAIN, "exact")
         lower, upper = (float(ends.low), float(ends.high)) if size else (1.0, 1.0)
         fewest, most = _quantile_ends(first, 1 - level)

@@ -33,17 +33,17 @@ class JointPosterior:
 
     def mean(self, x: Floats) -> Floats:
         """Return E[f(x)] in the target's unit, shape (n,)."""
-        parts = [phi @ self.m for phi in self.model.feature_chunks(x)]
-        return self.model.intercept + torch.cat(parts).cpu().numpy()
+        mean = torch.cat([phi @ self.m for phi in self.model.feature_chunks(x)])
+        return self.model.intercept + mean.cpu().numpy()
 
     def variance(self, x: Floats) -> Floats:
         """Return the variance of f(x) in the target's squared unit, shape (n,)."""
-        return torch.cat([part.square().sum(1) for part in self._whitened(x)]).cpu().numpy()
+        return torch.cat([white.square().sum(1) for white in self._whitened(x)]).cpu().numpy()
 
     def covariance(self, x: Floats, x2: Floats) -> Floats:
         """Return Cov(f(x), f(x2)) = phi(x)' L L' phi(x2), (n, n2), in the target's squared unit."""
         second = torch.cat(list(self._whitened(x2)))
-        return torch.cat([part @ second.T for part in self._whitened(x)]).cpu().numpy()
+        return torch.cat([first @ second.T for first in self._whitened(x)]).cpu().numpy()
 
     def sample_paths(self, x: Floats, paths: int, *, seed: int = 0) -> Floats:
         """Draw functions f and return them at all points, (paths, n), in the target's unit.
@@ -123,8 +123,8 @@ def leading_components(model: Model, x: Floats, count: int) -> Components:
     variance = variance.flip(0).clamp(min=0)
     count = min(count, int((variance > _MIN_SHARE * variance.sum()).sum()))
     directions = directions.flip(1)[:, :count]
-    parts = [(phi @ directions.to(phi.device)).cpu() for phi in model.feature_chunks(x)]
-    values = torch.cat(parts).numpy()
+    chunks = [(phi @ directions.to(phi.device)).cpu() for phi in model.feature_chunks(x)]
+    values = torch.cat(chunks).numpy()
     farthest = values[np.abs(values).argmax(0), np.arange(values.shape[1])]
     share = (variance / variance.sum())[:count].numpy()
     return Components(values * np.where(farthest < 0, -1.0, 1.0), share)

@@ -34,10 +34,10 @@ def as_floats(values: object, what: str) -> NDArray[np.float64]:
 
 def as_inputs(values: object, d: int) -> NDArray[np.float64]:
     """Return inputs (n, d) by `as_floats`; also raise DataError unless they have this shape."""
-    found = as_floats(values, "inputs")
-    if found.ndim != 2 or found.shape[1] != d or not len(found):
-        raise DataError(f"expected inputs of shape (n, {d}) with n >= 1, found {found.shape}.")
-    return found
+    inputs = as_floats(values, "inputs")
+    if inputs.ndim != 2 or inputs.shape[1] != d or not len(inputs):
+        raise DataError(f"expected inputs of shape (n, {d}) with n >= 1, found {inputs.shape}.")
+    return inputs
 
 
 def check_devices(devices: NDArray[np.float64], tests: NDArray[np.float64]) -> None:

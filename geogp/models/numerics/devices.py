@@ -69,10 +69,10 @@ def _limit_bytes() -> float:
         import resource  # noqa: PLC0415 - not on every system
 
         limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-        taken = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
         if limit == resource.RLIM_INFINITY:
             return math.inf
-        return max(0, limit - taken * resource.getpagesize())
+        return max(0, limit - pages * resource.getpagesize())
     except (ImportError, OSError, ValueError):
         return math.inf
 
@@ -80,7 +80,7 @@ def _limit_bytes() -> float:
 def _machine_bytes() -> int:
     try:
         lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-        found = dict(line.split(":", 1) for line in lines)
-        return 1024 * int(found["MemAvailable"].split()[0])
+        sizes = dict(line.split(":", 1) for line in lines)
+        return 1024 * int(sizes["MemAvailable"].split()[0])
     except (OSError, KeyError, ValueError):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

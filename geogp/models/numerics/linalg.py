@@ -19,6 +19,7 @@ LARGEST_JITTER = 1e-2
 """Largest relative jitter that a factorisation tries."""
 
 _DEFERRED = ContextVar("_DEFERRED", default=False)
+"""Whether checks are deferred here; each thread has its own value."""
 
 
 @contextmanager
@@ -66,11 +67,11 @@ def inverse_cholesky(K: Tensor) -> tuple[Tensor, Tensor]:
     operations are matrix products; they are several times faster than PyTorch's own Cholesky. The
     lower triangle of K is overwritten.
     """
-    parts = slices(len(K), K.device)
-    if len(parts) == 1:
+    blocks = slices(len(K), K.device)
+    if len(blocks) == 1:
         return _inverse_of_block(K)
     out = torch.zeros_like(K)
-    return out, _fill_inverse(K, out, parts)
+    return out, _fill_inverse(K, out, blocks)
 
 
 def _inverse_of_block(K: Tensor) -> tuple[Tensor, Tensor]:
@@ -81,25 +82,25 @@ def _inverse_of_block(K: Tensor) -> tuple[Tensor, Tensor]:
     return torch.linalg.solve_triangular(L.T, identity, upper=True).T, info
 
 
-def _fill_inverse(K: Tensor, out: Tensor, parts: list[slice]) -> Tensor:
-    """Write the inverse factor of the block `parts` of K into `out`; return 0 on success."""
-    whole = slice(parts[0].start, parts[-1].stop)
-    if len(parts) == 1:
+def _fill_inverse(K: Tensor, out: Tensor, blocks: list[slice]) -> Tensor:
+    """Write the inverse factor of `blocks`, a part of K, into `out`; return 0 on success."""
+    whole = slice(blocks[0].start, blocks[-1].stop)
+    if len(blocks) == 1:
         out[whole, whole], info = _inverse_of_block(K[whole, whole])
         return info
-    middle = len(parts) // 2
-    start = parts[middle].start
+    middle = len(blocks) // 2
+    start = blocks[middle].start
     first, second = slice(whole.start, start), slice(start, whole.stop)
-    info = _fill_inverse(K, out, parts[:middle])
+    info = _fill_inverse(K, out, blocks[:middle])
     inverse = out[first, first]
     below = times_lower_transposed(K[second, first], inverse)
-    for part in parts[middle:]:
-        upto = below[: part.stop - start]
-        K[part, start : part.stop].addmm_(upto[part.start - start :], upto.T, alpha=-1)
-    info = torch.maximum(info, _fill_inverse(K, out, parts[middle:]))
+    for rows in blocks[middle:]:
+        upto = below[: rows.stop - start]
+        K[rows, start : rows.stop].addmm_(upto[rows.start - start :], upto.T, alpha=-1)
+    info = torch.maximum(info, _fill_inverse(K, out, blocks[middle:]))
     below = times_lower(below, inverse)
-    for part in parts[middle:]:
-        torch.mm(out[part, start : part.stop], below[: part.stop - start], out=out[part, first])
+    for rows in blocks[middle:]:
+        torch.mm(out[rows, start : rows.stop], below[: rows.stop - start], out=out[rows, first])
     out[second, first].neg_()
     return info
 

@@ -15,6 +15,7 @@ from geogp.errors import RequestError
 from geogp.models.options import DOUBLE, PRECISIONS, SINGLE
 
 _CURRENT = ContextVar("_CURRENT", default=DOUBLE)
+"""The precision of computations here; each thread has its own value."""
 
 
 @checked_arguments
@@ -88,10 +89,10 @@ class _Single(TorchFunctionMode):
         kwargs = kwargs or {}
         if _reads_or_changes(func.__name__) or "out" in kwargs:
             return func(*args, **kwargs)
-        found = func(*map(_single, args), **{k: _single(v) for k, v in kwargs.items()})
-        if isinstance(found, np.ndarray) and found.dtype == np.float32:
-            return found.astype(np.float64)
-        return _single(found)
+        result = func(*map(_single, args), **{k: _single(v) for k, v in kwargs.items()})
+        if isinstance(result, np.ndarray) and result.dtype == np.float32:
+            return result.astype(np.float64)
+        return _single(result)
 
 
 def _reads_or_changes(name: str) -> bool:

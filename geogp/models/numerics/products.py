@@ -12,29 +12,30 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from geogp.models.numerics.threads import chunks
+
 BLOCK = 192
 """Columns per block on a CPU; narrower blocks are slow, and wider blocks include many zeros."""
 
 
 def slices(r: int, device: torch.device) -> list[slice]:
     """Return slices that divide r columns into the blocks for a device."""
-    width = BLOCK if device.type == "cpu" else r
-    return [slice(start, min(start + width, r)) for start in range(0, r, width)]
+    return chunks(r, BLOCK if device.type == "cpu" else r)
 
 
 def times_lower(A: Tensor, L: Tensor, out: Tensor | None = None) -> Tensor:
     """Return A L, (b, r), for A (b, k) and L (k, r) with zeros above the diagonal, k >= r."""
     out = A.new_empty(len(A), L.shape[1]) if out is None else out
-    for part in slices(L.shape[1], L.device):
-        torch.mm(A[:, part.start :], L[part.start :, part], out=out[:, part])
+    for columns in slices(L.shape[1], L.device):
+        torch.mm(A[:, columns.start :], L[columns.start :, columns], out=out[:, columns])
     return out
 
 
 def times_lower_transposed(A: Tensor, L: Tensor, out: Tensor | None = None) -> Tensor:
     """Return A L', (b, r), for A (b, r) and lower triangular L (r, r)."""
     out = A.new_empty(A.shape) if out is None else out
-    for part in slices(len(L), L.device):
-        torch.mm(A[:, : part.stop], L[part, : part.stop].T, out=out[:, part])
+    for rows in slices(len(L), L.device):
+        torch.mm(A[:, : rows.stop], L[rows, : rows.stop].T, out=out[:, rows])
     return out
 
 
@@ -43,9 +44,9 @@ def lower_of_product(A: Tensor, B: Tensor) -> Tensor:
     r = A.shape[1]
     out = A.new_zeros(r, r)
     # As A is transposed, tall blocks are a quarter faster than wide blocks.
-    for part in slices(r, A.device):
-        torch.mm(A[:, part.start :].T, B[:, part], out=out[part.start :, part])
-        out[part, part].tril_()
+    for columns in slices(r, A.device):
+        torch.mm(A[:, columns.start :].T, B[:, columns], out=out[columns.start :, columns])
+        out[columns, columns].tril_()
     return out
 
 
@@ -54,11 +55,11 @@ def mirrored(A: Tensor) -> Tensor:
 
     The function copies blocks that fit into the cache.
     """
-    parts = slices(len(A), A.device)
-    for i, rows in enumerate(parts):
-        block = A[rows, rows]
-        block.tril_().add_(block.tril(-1).T)
-        for columns in parts[:i]:
+    blocks = slices(len(A), A.device)
+    for i, rows in enumerate(blocks):
+        square = A[rows, rows]
+        square.tril_().add_(square.tril(-1).T)
+        for columns in blocks[:i]:
             A[columns, rows] = A[rows, columns].T
     return A
 
@@ -67,12 +68,12 @@ def congruence(S: Tensor, L: Tensor, out: Tensor | None = None) -> Tensor:
     """Return L'S L for symmetric S and lower triangular L, (r, r)."""
     right = times_lower(S, L)
     out = S.new_empty(S.shape) if out is None else out
-    parts = slices(len(S), S.device)
-    if len(parts) == 1:
+    blocks = slices(len(S), S.device)
+    if len(blocks) == 1:
         return torch.mm(L.T, right, out=out)
-    for part in parts:
-        rows = slice(part.start, None)
-        torch.mm(L[rows, part].T, right[rows, : part.stop], out=out[part, : part.stop])
+    for columns in blocks:
+        rows = slice(columns.start, None)
+        torch.mm(L[rows, columns].T, right[rows, : columns.stop], out=out[columns, : columns.stop])
     return mirrored(out)
 
 

@@ -17,10 +17,12 @@ MOST_THREADS = 8
 """Largest number of threads: each has its own arrays, and Python starts one operation at a time."""
 
 _CORES: ContextVar[int | None] = ContextVar("cores", default=None)
+"""Number of cores for `in_threads` inside `one_core_each`, where PyTorch itself uses one."""
 
 _SEEDED = RLock()
+"""Held while the random numbers of the process are seeded; `seeded` may be nested."""
 
-Part = TypeVar("Part")
+Input = TypeVar("Input")
 Result = TypeVar("Result")
 
 
@@ -53,22 +55,22 @@ def chunks(n: int, size: int) -> list[slice]:
 
 
 def in_threads(
-    work: Callable[[Part], Result], parts: Iterable[Part], device: torch.device
+    work: Callable[[Input], Result], inputs: Iterable[Input], device: torch.device
 ) -> Iterator[Result]:
-    """Yield the results of `work` for each part, in order, computed in threads.
+    """Yield the result of `work` for each input, in order, computed in threads.
 
-    One core computes a part, so a result does not depend on the number of threads. Threads have the
+    One core computes a result, so it does not depend on the number of threads. Threads have the
     settings of the caller for gradients, precision and denormal numbers. There are only a few
     unread results at a time.
     """
     threads = threads_of(device)
     if threads == 1:
-        yield from map(work, parts)
+        yield from map(work, inputs)
         return
     waiting: deque[Future[Result]] = deque()
     with _pool(threads) as submit:
-        for part in parts:
-            waiting.append(submit(work, part))
+        for value in inputs:
+            waiting.append(submit(work, value))
             if len(waiting) > 2 * threads:
                 yield waiting.popleft().result()
         while waiting:
@@ -82,8 +84,8 @@ def aside(work: Callable[[], Result], device: torch.device) -> Iterator[Callable
     With one core, and on a GPU, the work is done first.
     """
     if threads_of(device) == 1:
-        found = work()
-        yield lambda: found
+        result = work()
+        yield lambda: result
         return
     with _pool(1) as submit:
         yield submit(work).result
@@ -116,12 +118,12 @@ def _pool(threads: int) -> Iterator[Callable[..., Future[Any]]]:
         torch.set_flush_denormal(flushed)
         torch.set_grad_enabled(gradients)
 
-    def compute(work: Callable[..., Any], *given: Any) -> Any:
+    def compute(work: Callable[..., Any], *arguments: Any) -> Any:
         with precision(name):
-            return work(*given)
+            return work(*arguments)
 
     try:
         with ThreadPoolExecutor(threads, initializer=begin) as pool:
-            yield lambda *asked: pool.submit(compute, *asked)
+            yield lambda *task: pool.submit(compute, *task)
     finally:
         torch.set_num_threads(before)  # new threads of other libraries take the latest number

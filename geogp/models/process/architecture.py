@@ -11,10 +11,17 @@ from geogp.errors import RequestError
 from geogp.models.numerics.linalg import LARGEST_JITTER
 from geogp.models.options import NOISES
 
-MAX_COLUMNS, MAX_BLOCKS, MAX_CLASSES = 100_000, 1_000, 1_000
-"""Upper limits, far above any useful size, to find mistakes. Memory also limits r and h."""
+MAX_COLUMNS = 100_000
+"""Largest number of input columns, far above any useful number; more is a mistake."""
+
+MAX_BLOCKS = 1_000
+"""Largest number of blocks of a network, far above any useful number; more is a mistake."""
+
+MAX_CLASSES = 1_000
+"""Largest number of classes, far above any useful number; more is a mistake."""
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
+"""The dtypes of parameters, by their names in files of models."""
 
 
 @dataclass(frozen=True)
@@ -88,11 +95,11 @@ class Architecture:
         least = {"d": 1, "r": 1, "h": 2, "blocks": 0, "classes": 0}
         most = {"d": MAX_COLUMNS, "blocks": MAX_BLOCKS, "classes": MAX_CLASSES}
         if not all(least[name] <= size <= most.get(name, size) for name, size in sizes.items()):
-            found = ", ".join(f"{name} {size!s:.40}" for name, size in sizes.items())
+            listed = ", ".join(f"{name} {size!s:.40}" for name, size in sizes.items())
             raise RequestError(
                 f"expected whole numbers as sizes, d from 1 to {MAX_COLUMNS:,}, r of 1 or more, h "
                 f"of 2 or more, blocks from 0 to {MAX_BLOCKS:,} and classes from 0 to "
-                f"{MAX_CLASSES:,}, found {found}."
+                f"{MAX_CLASSES:,}, found {listed}."
             )
 
     @property

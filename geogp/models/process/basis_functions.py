@@ -68,8 +68,7 @@ class Basis(nn.Module, ABC):
 
     def values(self, x: Tensor) -> Tensor:
         """Return phi at inputs (b, d), (b, r), without norms and residuals."""
-        found: Features = self(x)
-        return found.phi
+        return self(x).phi  # type: ignore[no-any-return]
 
     def reader(self, posterior: Posterior, *, norms: bool, rows: int) -> Reader:
         """Return a function that computes mean and variance of <w, phi> at inputs.
@@ -80,9 +79,9 @@ class Basis(nn.Module, ABC):
         """
 
         def read(x: Tensor) -> Marginals:
-            found: Features = self(x)
-            mean, variance = posterior.moments(found.phi)
-            return Marginals(mean.double(), variance.double(), found.norm, found.residual)
+            features: Features = self(x)
+            mean, variance = posterior.moments(features.phi)
+            return Marginals(mean.double(), variance.double(), features.norm, features.residual)
 
         return read
 
@@ -165,8 +164,9 @@ class InducingBasis(Basis):
         )
 
         def at(x: Tensor) -> Marginals:
-            found = read(x if self.backbone is None else self.backbone(x))
-            return found._replace(residual=checked_residual(found.residual, white.variance))
+            marginals = read(x if self.backbone is None else self.backbone(x))
+            residual = checked_residual(marginals.residual, white.variance)
+            return marginals._replace(residual=residual)
 
         return at
 
@@ -216,10 +216,10 @@ class DriftBasis(Basis):
     def forward(self, x: Tensor) -> Features:
         """Return the features of inputs (b, d)."""
         d = x.shape[1] - len(self.log_scale)
-        found: Features = self.basis(torch.cat([x[:, :d], x[:, d + self.hidden :]], 1))
+        features: Features = self.basis(torch.cat([x[:, :d], x[:, d + self.hidden :]], 1))
         drift = self.covariate_sds() * x[:, d:]
-        norm = found.norm + squared_norms(drift)
-        return Features(torch.cat([found.phi, drift], 1), norm, found.residual)
+        norm = features.norm + squared_norms(drift)
+        return Features(torch.cat([features.phi, drift], 1), norm, features.residual)
 
 
 class NetworkBasis(Basis):

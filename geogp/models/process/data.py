@@ -75,8 +75,8 @@ class Data:
         return Data(*map(np.concatenate, pairs))
 
     def _take_counts(self, name: str, default: Floats) -> None:
-        given = getattr(self, name)
-        counts = as_floats(default if given is None else given, name)
+        values = getattr(self, name)
+        counts = as_floats(default if values is None else values, name)
         object.__setattr__(self, name, counts)
         if counts.shape != self.y.shape or (counts < 1).any():
             raise DataError(

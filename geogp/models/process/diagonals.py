@@ -33,8 +33,7 @@ class Diagonal(nn.Module):
 
     def of_rows(self, features: "Features") -> Tensor:
         """Return the added variance of training rows in the closed form, (b,); by default all."""
-        found: Tensor = self(features)
-        return found
+        return self(features)  # type: ignore[no-any-return]
 
     def update_closed_forms(self, features: Iterable["Features"]) -> None:
         """Learn from the features of the training rows, chunk by chunk; by default, do nothing."""
@@ -85,4 +84,4 @@ class VarianceCorrection(Diagonal):
 
     def update_closed_forms(self, features: Iterable["Features"]) -> None:
         """Find the largest prior variance among the training inputs."""
-        self.largest.copy_(torch.stack([part.norm.max().double() for part in features]).max())
+        self.largest.copy_(torch.stack([chunk.norm.max().double() for chunk in features]).max())

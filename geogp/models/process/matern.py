@@ -11,18 +11,23 @@ from torch import Tensor
 
 from geogp.models.numerics.precision import current_precision
 
-LEAST_SMOOTHNESS, MOST_SMOOTHNESS = 0.1, 3.0
-"""Bounds of the smoothness."""
+LEAST_SMOOTHNESS = 0.1
+"""Smallest smoothness of a correlation."""
 
-LOW, HIGH = -27.0, math.log(200.0)
-"""Logarithms of the smallest and the largest distance between which the correlation is computed.
-Below, it is 1; above, it is less than 1e-30.
-"""
+MOST_SMOOTHNESS = 3.0
+"""Largest smoothness of a correlation."""
+
+LOW = -27.0
+"""Logarithm of the distance below which the correlation is 1."""
+
+HIGH = math.log(200.0)
+"""Logarithm of the distance above which the correlation is less than 1e-30."""
 
 KNOTS = 2**13
 """Number of knots; cubic polynomials between them have errors below 1e-10."""
 
 STEP = (HIGH - LOW) / (KNOTS - 1)
+"""Difference of the logarithms of distances from one knot to the next."""
 
 CHANGE = 1e-4
 """Half of the difference between two smoothnesses; their correlations give the derivative."""
@@ -34,8 +39,7 @@ def matern(log_r: Tensor, smoothness: Tensor) -> Tensor:
     With the smoothness s and x = sqrt(2 s) r, M(r) = 2^(1-s) / Γ(s) x^s K_s(x) (Rasmussen and
     Williams 2006, equation 4.14); for s = 1/2, M(r) = exp(-r). Both inputs may need gradients.
     """
-    found: Tensor = _Matern.apply(log_r, smoothness)  # type: ignore[no-untyped-call]
-    return found
+    return _Matern.apply(log_r, smoothness)  # type: ignore[no-untyped-call, no-any-return]
 
 
 class _Matern(torch.autograd.Function):
@@ -48,16 +52,16 @@ class _Matern(torch.autograd.Function):
         interval = at.long().clamp_(max=KNOTS - 2)
         at.sub_(interval)
         kind = device, current_precision()
-        parts = _polynomials(nu, *kind)
+        coefficients = _polynomials(nu, *kind)
         by_r, by_nu = ctx.needs_input_grad
         slope = change = None
         if by_r:
-            slope = _polynomial([k * parts[k] / STEP for k in (1, 2, 3)], interval, at)
+            slope = _polynomial([k * coefficients[k] / STEP for k in (1, 2, 3)], interval, at)
         if by_nu:
             above, below = (_polynomials(nu + sign * CHANGE, *kind) for sign in (1, -1))
             change = _polynomial(list((above - below) / (2 * CHANGE)), interval, at)
         ctx.save_for_backward(slope, change)
-        return _polynomial(list(parts), interval, at)
+        return _polynomial(list(coefficients), interval, at)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -71,10 +75,10 @@ class _Matern(torch.autograd.Function):
 
 def _polynomial(coefficients: list[Tensor], interval: Tensor, at: Tensor) -> Tensor:
     """Return polynomials, whose coefficients by power depend on the interval, at `at`."""
-    found = coefficients[-1][interval]
-    for part in coefficients[-2::-1]:
-        found = found.mul_(at).add_(part[interval])
-    return found
+    value = coefficients[-1][interval]
+    for coefficient in coefficients[-2::-1]:
+        value = value.mul_(at).add_(coefficient[interval])
+    return value
 
 
 @lru_cache(maxsize=16)
@@ -86,7 +90,7 @@ def _polynomials(nu: float, device: torch.device, _precision: str) -> Tensor:
     value, slope = _bessel(nu)
     slope = slope * STEP
     rise = np.diff(value)
-    found = np.stack(
+    coefficients = np.stack(
         [
             value[:-1],
             slope[:-1],
@@ -94,7 +98,7 @@ def _polynomials(nu: float, device: torch.device, _precision: str) -> Tensor:
             slope[:-1] + slope[1:] - 2 * rise,
         ]
     )
-    return torch.as_tensor(found).to(device)
+    return torch.as_tensor(coefficients).to(device)
 
 
 def _bessel(nu: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -16,6 +16,19 @@ SQUARE_ARRAYS = 16
 ROW_WORDS = 40
 """Numbers stored for each row, copies included: inputs, targets, order and features of places."""
 
+HELD_BYTES = 2**29
+"""Approximate bytes of the joint sums or draws that are computed in one pass over the features."""
+
+TILE_WORDS = 280
+"""Numbers per tile with a tile process, for its earlier tiles, for columns to solve, and for the
+error far from all rows."""
+
+LOW_RANK_ARRAYS = 1
+"""Number of tiles by r arrays with a tile process."""
+
+BLOCK_ARRAYS = 10
+"""Number of copies of the covariances of the patches that a thread has at once."""
+
 
 def fit_bytes(sizes: Architecture, n: int, batch: int) -> int:
     """Return an upper estimate of the bytes of a fit to n rows; a step uses `batch` rows."""
@@ -35,20 +48,6 @@ def check_model(sizes: Architecture) -> None:
     refuse_above(needed, what, "Choose a smaller r or h.")
 
 
-HELD_BYTES = 2**29
-"""Approximate bytes of the joint sums or draws that are computed in one pass over the features."""
-
-TILE_WORDS = 280
-"""Numbers per tile with a tile process, for its earlier tiles, for columns to solve, and for the
-error far from all rows."""
-
-LOW_RANK_ARRAYS = 1
-"""Number of tiles by r arrays with a tile process."""
-
-BLOCK_ARRAYS = 10
-"""Number of copies of the covariances of the patches that a thread has at once."""
-
-
 def level_bytes(sizes: Architecture, tiles: int, rows: int, columns: int, block: int = 0) -> int:
     """Return an upper estimate of the bytes of a `JointLevel` with `columns` sums or draws.
 
@@ -60,9 +59,9 @@ def level_bytes(sizes: Architecture, tiles: int, rows: int, columns: int, block:
     # Each column of a group has two numbers per tile and one per row; a few columns in use have
     # more.
     numbers = 2 * tiles + rows
-    held = min(columns * numbers, HELD_BYTES // WORD) + min(columns, 32) * 4 * numbers
+    sums = min(columns * numbers, HELD_BYTES // WORD) + min(columns, 32) * 4 * numbers
     square = SQUARE_ARRAYS * sizes.r**2
-    return WORD * (features + process + held + square + ROW_WORDS * (rows + tiles))
+    return WORD * (features + process + sums + square + ROW_WORDS * (rows + tiles))
 
 
 def check_level(sizes: Architecture, tiles: int, rows: int, columns: int, block: int = 0) -> None:

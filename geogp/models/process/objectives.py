@@ -30,8 +30,8 @@ def hermite(device: torch.device) -> tuple[Tensor, Tensor]:
 @cache
 def _hermite(device: torch.device, _precision: str) -> tuple[Tensor, Tensor]:
     nodes, weights = np.polynomial.hermite_e.hermegauss(20)
-    found = torch.as_tensor(nodes), torch.as_tensor(weights / weights.sum())
-    return found[0].to(device), found[1].to(device)
+    shares = torch.as_tensor(weights / weights.sum())
+    return torch.as_tensor(nodes).to(device), shares.to(device)
 
 
 class Repeats(NamedTuple):

@@ -52,10 +52,10 @@ def place_anchors(
         )
     distinct, rows = torch.unique(x, dim=0, return_inverse=True)
     if placement == "first":
-        seen = torch.full((len(distinct),), len(x)).scatter_reduce(
+        earliest = torch.full((len(distinct),), len(x)).scatter_reduce(
             0, rows, torch.arange(len(x)), "amin"
         )
-        distinct = distinct[seen.argsort()]
+        distinct = distinct[earliest.argsort()]
     else:
         distinct = distinct[torch.randperm(len(distinct), generator=generator)]
     if len(distinct) <= r:
@@ -107,9 +107,9 @@ def _pivoted(points: Tensor, r: int, kernel: PriorKernel, generator: torch.Gener
             return points[[*chosen, *more.tolist()]]
         pivot = int(torch.multinomial(left, 1, generator=generator))
         chosen.append(pivot)
-        own = factor[:, :column]
-        found = covariance(points, points[[pivot]])[:, 0].double() - own @ own[pivot]
-        factor[:, column] = found / left[pivot].sqrt()
+        columns = factor[:, :column]
+        remaining = covariance(points, points[[pivot]])[:, 0].double() - columns @ columns[pivot]
+        factor[:, column] = remaining / left[pivot].sqrt()
         left = (left - factor[:, column].square()).clamp(min=0)
         left[chosen] = 0.0
     return points[chosen]
@@ -121,7 +121,7 @@ def _lloyd(
     """Improve centres by k-means on at most `most` rows; the centre of an empty cluster stays."""
     rows = x[torch.randperm(len(x), generator=generator)[:most]]
     for _ in range(rounds):
-        nearest = torch.cat([torch.cdist(part, centres).argmin(1) for part in rows.split(4096)])
+        nearest = torch.cat([torch.cdist(chunk, centres).argmin(1) for chunk in rows.split(4096)])
         count = torch.bincount(nearest, minlength=len(centres)).to(x.dtype)
         total = torch.zeros_like(centres).index_add_(0, nearest, rows)
         centres = torch.where(count[:, None] > 0, total / count.clamp(min=1)[:, None], centres)

@@ -124,7 +124,7 @@ class _Features(torch.autograd.Function):
         white, scaled, K = Whitening.with_rows(*inputs)
         exact = times_lower_transposed(K[: len(rows)], white.inverse)
         phi, norm = exact.to(rows.dtype), squared_norms(exact)
-        kept = (part.to(rows.dtype) for part in (scaled - white.Z.mean(0), K))
+        kept = (array.to(rows.dtype) for array in (scaled - white.Z.mean(0), K))
         ctx.white, ctx.dtypes = white, (anchors.dtype, log_lengthscale.dtype, log_variance.dtype)
         ctx.save_for_backward(phi, *kept)
         ctx.set_materialize_grads(False)

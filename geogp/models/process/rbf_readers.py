@@ -99,7 +99,7 @@ def interpolation(K: Tensor, most: int) -> Interpolation:
     identity = torch.eye(len(points), dtype=K.dtype)
     inverse = torch.linalg.solve_triangular(M, identity, upper=False)
     chosen = torch.tensor(points, dtype=torch.int64)
-    return Interpolation(*(part.to(device) for part in (chosen, inverse, onto)))
+    return Interpolation(*(array.to(device) for array in (chosen, inverse, onto)))
 
 
 def searches(device: torch.device, rows: int, r: int) -> bool:
@@ -155,10 +155,10 @@ class CachedReader:
             exponents = left_side(white.Z, white.Z.mean(0), white.variance)
             # An error of an exponent is a relative error of the kernel; it is independent of the
             # error of the product.
-            own = float(
+            exponent_error = float(
                 squared_norms(exponents).max().sqrt() * squared_norms(self.right).max().sqrt()
             )
-            if error * math.hypot(1, own) <= allowed:
+            if error * math.hypot(1, exponent_error) <= allowed:
                 self.right = self.right.float()
         return chosen, torch.float32
 
@@ -171,10 +171,10 @@ class CachedReader:
             exponential_(torch.mm(left.to(mixed.dtype), self.right.T, out=mixed))
         else:
             exponential_(torch.mm(left, self.right.T, out=kernel))
-            taken = len(chosen.points)
-            if taken:
+            count = len(chosen.points)
+            if count:
                 psi = kernel[:, chosen.points] @ chosen.inverse.T
-                mixed[:, -taken:].copy_(psi)
+                mixed[:, -count:].copy_(psi)
                 kernel.addmm_(psi, chosen.onto, alpha=-1)
             mixed[:, : kernel.shape[1]].copy_(kernel)
         if self.triangular:

@@ -33,7 +33,7 @@ from geogp.models.process.rbf import rbf
 Floats = NDArray[np.float64]
 
 MOST_ROWS = 20_000
-"""Largest number of training rows."""
+"""Largest number of training rows; a matrix of so many rows and columns needs 3.2 GB."""
 
 MATRICES = 6
 """Number of n by n matrices in memory at once: kernel, exponents, factor, inverse, gradients."""
@@ -108,12 +108,12 @@ class ExactGP(nn.Module):
         self.register_buffer("x_span", torch.full((d,), 2.0, dtype=torch.float64))
         self.register_buffer("y_mean", torch.zeros((), dtype=torch.float64))
         self.register_buffer("y_sd", torch.ones((), dtype=torch.float64))
-        self._given: tuple[Tensor, ...] | None = None
+        self._conditioned: tuple[Tensor, ...] | None = None
 
-    def _apply(self, *given: Any, **options: Any) -> Any:
+    def _apply(self, *arguments: Any, **options: Any) -> Any:
         """Move the tensors to another device; those of the training rows follow."""
-        moved = super()._apply(*given, **options)  # type: ignore[no-untyped-call]
-        self._given = self._given and tuple(map(given[0], self._given))
+        moved = super()._apply(*arguments, **options)  # type: ignore[no-untyped-call]
+        self._conditioned = self._conditioned and tuple(map(arguments[0], self._conditioned))
         return moved
 
     @property
@@ -172,7 +172,7 @@ class ExactGP(nn.Module):
             K.diagonal().add_(self.noise())
             L, _ = jittered_cholesky(K, 0.0)
             e = self.standardised(train.y) - self.mean_constant
-            self._given = x, L, torch.cholesky_solve(e[:, None], L)[:, 0]
+            self._conditioned = x, L, torch.cholesky_solve(e[:, None], L)[:, 0]
 
     def predict(self, x: Floats) -> Prediction:
         """Predict at inputs (n, d), in chunks, in the target's unit (DBK-1 equation 1).
@@ -180,21 +180,21 @@ class ExactGP(nn.Module):
         Raises DataError if the inputs are not finite or not (n, d), and RequestError if the process
         has no training rows yet.
         """
-        if self._given is None:
+        if self._conditioned is None:
             raise RequestError("expected a process with training rows; call fit_exact first.")
         scale = self.y_sd.square()
         with torch.no_grad():
-            parts = list(self._chunks(self.scaled(x)))
-            mean, variance = (torch.cat(part) for part in zip(*parts, strict=True))
+            chunks = list(self._chunks(self.scaled(x)))
+            mean, variance = (torch.cat(values) for values in zip(*chunks, strict=True))
             noise = self.noise().expand_as(variance)
             in_units = self.y_mean + self.y_sd * mean, variance * scale, noise * scale
             return Prediction(*torch.stack(in_units).cpu().numpy())
 
     def _chunks(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        assert self._given is not None
-        rows, L, alpha = self._given
-        for part in x.split(CHUNK_ROWS):
-            cross = self.kernel(part, rows)
+        assert self._conditioned is not None
+        rows, L, alpha = self._conditioned
+        for chunk in x.split(CHUNK_ROWS):
+            cross = self.kernel(chunk, rows)
             explained = torch.linalg.solve_triangular(L, cross.T, upper=False).square().sum(0)
             variance = (self.log_variance.exp() - explained).clamp(min=0)
             yield self.mean_constant + cross @ alpha, variance
@@ -247,17 +247,17 @@ def fit_exact(
     model.take_scales(train)
     random = np.random.default_rng(settings.seed)
     few = min(settings.likelihood_rows or len(train.y), len(train.y))
-    part = train.at(np.sort(random.permutation(len(train.y))[:few]))
-    x, y = model.scaled(part.x), model.standardised(part.y)
+    chosen = train.at(np.sort(random.permutation(len(train.y))[:few]))
+    x, y = model.scaled(chosen.x), model.standardised(chosen.y)
     network = [] if model.backbone is None else list(model.backbone.parameters())
-    held = {id(value) for value in network}
-    kernel = [value for value in model.parameters() if id(value) not in held]
+    in_network = {id(value) for value in network}
+    kernel = [value for value in model.parameters() if id(value) not in in_network]
     groups = [{"params": kernel, "lr": settings.kernel_rate}]
     if network:
         groups.append({"params": network, "lr": settings.network_rate})
     optimiser = torch.optim.Adam(groups)
     decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.steps)
-    found, best = [], (math.inf, 0, deepcopy(model.state_dict()))
+    likelihood, best = [], (math.inf, 0, deepcopy(model.state_dict()))
     for step in range(1, settings.steps + 1):
         optimiser.zero_grad(set_to_none=True)
         loss = -model.log_marginal_likelihood(x, y) / few
@@ -265,9 +265,9 @@ def fit_exact(
         optimiser.step()
         decay.step()
         # On a GPU, this waits for the step; the check of the factorisation has waited before.
-        found.append(-float(loss.detach()))
+        likelihood.append(-float(loss.detach()))
         if validation is not None and (step % settings.check_every == 0 or step == settings.steps):
-            model.condition(part)
+            model.condition(chosen)
             score = float(model.predict(validation.x).log_score(validation.y).mean())
             if score < best[0]:
                 best = score, step, deepcopy(model.state_dict())
@@ -275,7 +275,7 @@ def fit_exact(
         model.load_state_dict(best[2])
     model.condition(train)
     kept = best[1] if validation is not None else settings.steps
-    return ExactFit(found, kept, monotonic() - started)
+    return ExactFit(likelihood, kept, monotonic() - started)
 
 
 def check_rows(n: int, device: torch.device | None = None) -> None:

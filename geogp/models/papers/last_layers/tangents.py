@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from geogp.errors import RequestError
+from geogp.models.numerics.threads import chunks
 from geogp.models.process.basis_functions import Basis, Features
 
 BASE_WIDTH = 50
@@ -57,10 +58,10 @@ class Mlp(nn.Module):
         are 1 and BASE_WIDTH / h, each divided by the multiplier.
         """
         h = len(self.biases[0])
-        found = {f"biases.{layer}": 1 / self.root for layer in range(len(self.biases))}
+        rates = {f"biases.{layer}": 1 / self.root for layer in range(len(self.biases))}
         for layer in range(len(self.weights)):
-            found[f"weights.{layer}"] = BASE_WIDTH / h if layer else 1 / self.root
-        return found
+            rates[f"weights.{layer}"] = BASE_WIDTH / h if layer else 1 / self.root
+        return rates
 
     def tangents(self, x: Tensor, readout: Tensor) -> "Tangents":
         """Return the gradients of <readout, (output, 1)> at inputs (c, d); see `Tangents`."""
@@ -71,16 +72,16 @@ class Mlp(nn.Module):
             z = z + self.root * b.detach().double()
             activations.append(z.relu())
             slopes.append(z > 0)
-        one = torch.ones(len(x), 1, dtype=torch.float64, device=x.device)
+        ones = torch.ones(len(x), 1, dtype=torch.float64, device=x.device)
         delta = readout[:-1] / self.root * slopes[-1]
-        found: list[tuple[Tensor, Tensor]] = []
+        layers: list[tuple[Tensor, Tensor]] = []
         for layer in reversed(range(len(slopes))):
-            seen = torch.cat([self._multiplier(layer) * activations[layer], self.root * one], 1)
-            found.append((delta, seen))
+            inputs = torch.cat([self._multiplier(layer) * activations[layer], self.root * ones], 1)
+            layers.append((delta, inputs))
             if layer:
                 w = self.weights[layer].detach().double()
                 delta = delta @ w * slopes[layer - 1]
-        return Tangents(torch.cat([activations[-1] / self.root, one], 1), tuple(reversed(found)))
+        return Tangents(torch.cat([activations[-1] / self.root, ones], 1), tuple(reversed(layers)))
 
     def _multiplier(self, layer: int) -> float:
         return 1.0 if layer else self.root
@@ -101,8 +102,8 @@ class Tangents(NamedTuple):
 
     def block(self, layer: int, units: slice) -> Tensor:
         """Return the columns of phi^m that belong to some units of a layer, (c, units times p)."""
-        delta, seen = self.layers[layer]
-        return (delta[:, units, None] * seen[:, None, :]).flatten(1)
+        delta, inputs = self.layers[layer]
+        return (delta[:, units, None] * inputs[:, None, :]).flatten(1)
 
 
 def parameter_blocks(network: Mlp, most: int) -> Iterator[tuple[int, slice, int]]:
@@ -112,10 +113,8 @@ def parameter_blocks(network: Mlp, most: int) -> Iterator[tuple[int, slice, int]
     """
     for layer, weight in enumerate(network.weights):
         h, inputs = weight.shape
-        at_once = max(1, most // (inputs + 1))
-        for start in range(0, h, at_once):
-            units = slice(start, min(start + at_once, h))
-            yield layer, units, (units.stop - start) * (inputs + 1)
+        for units in chunks(h, max(1, most // (inputs + 1))):
+            yield layer, units, (units.stop - units.start) * (inputs + 1)
 
 
 class LastLayerBasis(Basis):

@@ -32,6 +32,7 @@ ROUNDING = 1e-14
 """Relative change of correlations against rounding errors near ±1."""
 
 _MIN_VARIANCE = 1e-300
+"""Smallest variance of a ReLU's input, so that the quotient by its root is finite."""
 
 
 def arcsine(k11: Tensor, k12: Tensor, k22: Tensor, gain: float) -> Tensor:

@@ -99,10 +99,10 @@ class MixedKernel(Kernel):
             self.log_hidden_bias,
             self.log_hidden_weight,
         )
-        found = log_inverse_gamma(torch.stack(logs).double().exp(), *VARIANCE_PRIOR).sum()
+        density = log_inverse_gamma(torch.stack(logs).double().exp(), *VARIANCE_PRIOR).sum()
         for logit in (self.logit_alpha, self.logit_w):
-            found = found + log_beta(logit.double().sigmoid(), *PROPORTION_PRIOR)
-        return found
+            density = density + log_beta(logit.double().sigmoid(), *PROPORTION_PRIOR)
+        return density
 
     def through(self, k11: Tensor, k12: Tensor, k22: Tensor) -> Tensor:
         """Return the kernel, in the shape of k12, from the covariances of the hidden units."""
@@ -167,14 +167,14 @@ class NetworkKernel(Kernel):
         with torch.no_grad():
             layer = covariances(a, b, self._input_weight(a), self.log_bias.double())
             weight, tangent = self.log_weight.double().exp(), layer[1]
+            expectation = ACTIVATIONS[self.activation]
             for _ in range(self.depth - 1):
-                slopes = expected_slopes(ACTIVATIONS[self.activation], *layer)
+                slopes = expected_slopes(expectation, *layer)
                 layer = self._next_layer(*layer)
                 tangent = layer[1] + weight * slopes * tangent
-            expectation = ACTIVATIONS[self.activation]
             slopes = expected_slopes(expectation, *layer)
-            found: Tensor = expectation(*layer) + slopes * tangent
-            return self.log_readout.double().exp() * found
+            readout = self.log_readout.double().exp()
+            return readout * (expectation(*layer) + slopes * tangent)
 
     def _input_weight(self, a: Tensor) -> Tensor:
         return self.log_weight.double() - math.log(a.shape[1])
@@ -192,8 +192,8 @@ class NetworkKernel(Kernel):
         expectation = ACTIVATIONS[self.activation]
         weight, bias = self.log_weight.double().exp(), self.log_bias.double().exp()
         across, first, second = (
-            weighted_sum(bias, [weight], [expectation(*part)])
-            for part in ((k11, k12, k22), (k11, k11, k11), (k22, k22, k22))
+            weighted_sum(bias, [weight], [expectation(*layer)])
+            for layer in ((k11, k12, k22), (k11, k11, k11), (k22, k22, k22))
         )
         return first, across, second
 

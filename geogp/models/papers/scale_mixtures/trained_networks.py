@@ -107,7 +107,7 @@ class TrainedNetwork:
             raise DataError(
                 f"expected inputs of shape (m, {self.x.shape[1]}), found {fresh.shape}."
             )
-        train, points = (torch.as_tensor(part) for part in (self.x, fresh))
+        train, points = (torch.as_tensor(inputs) for inputs in (self.x, fresh))
         with torch.no_grad():
             C = self._training_kernel(train, train)
             across = self._training_kernel(points, train)
