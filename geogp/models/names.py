@@ -87,7 +87,7 @@ class ModelName:
 
 
 BASIS_KERNELS = "Zhu, Yuchi and Xie"
-"""Authors of the paper on deep basis kernels; `docs/papers/index.md` has the titles of all papers."""
+"""Authors of the paper on deep basis kernels; `docs/papers/index.md` has the titles."""
 
 NETWORK_KERNELS = "Antunes de Araújo and Gonçalves"
 """Authors of the paper on mixed kernels of infinitely wide networks."""

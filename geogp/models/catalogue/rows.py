@@ -13,7 +13,7 @@ from geogp.models.catalogue import part_makers as parts
 from geogp.models.field.fit import FieldFit
 from geogp.models.field.fitted import FittedField
 from geogp.models.field.parameters import FieldParameters
-from geogp.models.fitting.steps import Fit, PerBatch, SteppedFit, WholeData
+from geogp.models.fitting.steps import PerBatch, SteppedFit, WholeData
 from geogp.models.names import CLASS_MODELS, MODELS, ModelName
 from geogp.models.papers.classes import softmax_layers as softmax
 from geogp.models.papers.classes.processes import (

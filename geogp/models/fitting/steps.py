@@ -154,13 +154,6 @@ def learn_closed_forms(process: LowRankProcess, rows: Rows, held_out: Rows) -> N
     fit.update_closed_forms(held_out)
 
 
-def learn_closed_forms(process: LowRankProcess, rows: Rows, held_out: Rows) -> None:
-    """Learn, for known parameters, the parts of a process that need no gradient, from rows."""
-    fit: SteppedFit[Any] = process.make_fit(process)
-    fit.rows = rows
-    fit.update_closed_forms(held_out)
-
-
 def no_prior(process: LowRankProcess) -> Tensor:
     """Return 0, the log density of a flat prior."""
     return torch.zeros((), dtype=torch.float64, device=process.device)
