@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from geogp.choices import CLASS
+from geogp.errors import RequestError
 from geogp.models.catalogue import part_makers as parts
 from geogp.models.field.fit import FieldFit
 from geogp.models.field.fitted import FittedField
@@ -242,3 +244,28 @@ CLASS_CATALOGUE: dict[str, ModelSpec] = {row.name: row for row in _CLASS_ROWS}
 """All models of classes, by name. They are apart from `CATALOGUE`, because maps, runs and reports
 describe numbers, and cannot show a class.
 """
+
+
+def add_model(about: ModelName, spec: ModelSpec) -> None:
+    """Add a model of one's own to the catalogue, until Python ends.
+
+    Parameters
+    ----------
+    about
+        The description of the model. The estimator of its family fits it.
+    spec
+        The row of the catalogue, with the same name.
+
+    Raises
+    ------
+    RequestError
+        If the names differ, or a model has this name already.
+    """
+    if about.name != spec.name or about.name in MODELS | CLASS_MODELS:
+        raise RequestError(
+            f"expected one new name in the description and the row of a model, found "
+            f"{about.name!r} and {spec.name!r}."
+        )
+    of_classes = about.kind == CLASS
+    (CLASS_MODELS if of_classes else MODELS)[about.name] = about
+    (CLASS_CATALOGUE if of_classes else CATALOGUE)[spec.name] = spec
