@@ -24,7 +24,7 @@ SIZES = Architecture(d=2, h=6, r=8, blocks=1, dtype="float64")
 class Conditioned(Fit):
     """The posterior of the weights given the rows, for untrained features and known noise."""
 
-    def finish(self, held_out):
+    def finish(self, held_out):  # noqa: ARG002
         with torch.no_grad():
             self.process.posterior.update_closed_forms(self.process.weighted_rows(self.rows))
         return self.process
@@ -57,7 +57,7 @@ def test_a_fit_in_closed_form_has_the_posterior_of_its_rows(train, validation):
 @pytest.mark.usefixtures("own")
 def test_a_model_of_ones_own_is_listed_saved_and_loaded(train, validation, tmp_path):
     assert "own" in list_models("deep")
-    model, _ = fit(build("own", SIZES, train.x, seed=0), train, validation, FitSettings())
+    model, _ = fit(build("own", SIZES, train.x, seed=0), train, validation, FitSettings(epochs=1))
     save_model(model, tmp_path / "own.safetensors")
     same, _ = load_model(tmp_path / "own.safetensors")
     np.testing.assert_array_equal(same.predict(validation.x).mean, model.predict(validation.x).mean)
