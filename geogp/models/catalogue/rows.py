@@ -15,7 +15,9 @@ from geogp.models.catalogue import part_makers as parts
 from geogp.models.field.fit import FieldFit
 from geogp.models.field.fitted import FittedField
 from geogp.models.field.parameters import FieldParameters
+from geogp.models.field.tile_level import tile_level
 from geogp.models.fitting.steps import PerBatch, SteppedFit, WholeData
+from geogp.models.joint.level import level_of
 from geogp.models.names import CLASS_MODELS, MODELS, ModelName
 from geogp.models.papers.classes import softmax_layers as softmax
 from geogp.models.papers.classes.processes import (
@@ -208,6 +210,9 @@ _ROWS = (
     ),
 )
 
+# The level of a field has a process of single tiles.
+level_of.register(FittedField, tile_level)
+
 CATALOGUE: dict[str, ModelSpec] = {row.name: row for row in _ROWS}
 """All models of numbers, by name."""
 
@@ -240,7 +245,10 @@ _CLASS_ROWS = (
     _softmax("class-dnn-student", assemble=softmax.StudentReadout),
 )
 
-CLASS_CATALOGUE: dict[str, ModelSpec] = {row.name: row for row in _CLASS_ROWS}
+CLASS_  # The level of a field has a process of single tiles.
+level_of.register(FittedField, tile_level)
+
+CATALOGUE: dict[str, ModelSpec] = {row.name: row for row in _CLASS_ROWS}
 """All models of classes, by name. They are apart from `CATALOGUE`, because maps, runs and reports
 describe numbers, and cannot show a class.
 """
