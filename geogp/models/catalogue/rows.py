@@ -245,10 +245,7 @@ _CLASS_ROWS = (
     _softmax("class-dnn-student", assemble=softmax.StudentReadout),
 )
 
-CLASS_  # The level of a field has a process of single tiles.
-level_of.register(FittedField, tile_level)
-
-CATALOGUE: dict[str, ModelSpec] = {row.name: row for row in _CLASS_ROWS}
+CLASS_CATALOGUE: dict[str, ModelSpec] = {row.name: row for row in _CLASS_ROWS}
 """All models of classes, by name. They are apart from `CATALOGUE`, because maps, runs and reports
 describe numbers, and cannot show a class.
 """
