@@ -16,7 +16,7 @@ from geogp.models.field.fit import FieldFit
 from geogp.models.field.fitted import FittedField
 from geogp.models.field.parameters import FieldParameters
 from geogp.models.field.tile_level import tile_level
-from geogp.models.fitting.steps import PerBatch, SteppedFit, WholeData
+from geogp.models.fitting.steps import PerBatch, WholeData
 from geogp.models.joint.level import level_of
 from geogp.models.names import CLASS_MODELS, MODELS, ModelName
 from geogp.models.papers.classes import softmax_layers as softmax
@@ -90,7 +90,8 @@ class ModelSpec:
     def batch_rows(self, batch: int, n: int) -> int:
         """Return how many of n rows a step uses, for a requested batch size."""
         kind: Any = self.fit.func
-        return kind.batch_rows(batch, n) if issubclass(kind, SteppedFit) else n
+        rows: int = kind.batch_rows(batch, n)
+        return rows
 
     @property
     def about(self) -> ModelName:

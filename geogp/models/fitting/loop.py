@@ -117,8 +117,8 @@ def fit(
     if team.leads and team.size > 1:
         tell(team, announcement(process, train, validation, settings))
     process.take_target(train.y)
-    new = process.make_fit(process)
-    if not isinstance(new, SteppedFit):
+    new: SteppedFit[Any] = process.make_fit(process)
+    if not new.in_steps:
         return _in_closed_form(new, train, validation, settings.seed)
     with one_core_each() if new.one_core_each else nullcontext():
         run = _Run(new, train, validation, settings, checkpoint)

@@ -37,13 +37,22 @@ class Fit(ABC, Generic[P]):
         The training rows, in the form that the steps need; set by `start`.
     seed
         Seed of random choices; set by `start`.
+    in_steps
+        Whether the loop makes steps, which a `SteppedFit` has.
     """
+
+    in_steps: ClassVar[bool] = False
 
     rows: Rows
     seed: int
 
     def __init__(self, process: P) -> None:
         self.process = process
+
+    @staticmethod
+    def batch_rows(batch: int, n: int) -> int:  # noqa: ARG004
+        """Return how many of n rows a step uses, for a requested batch size; by default all."""
+        return n
 
     def start(self, rows: Rows, seed: int, *, resumed: bool = False) -> None:
         """Take the training rows, and find start values of the parameters.
@@ -89,6 +98,7 @@ class SteppedFit(Fit[P]):
     `same_kernels` is true if `RecordedStep` can record a step.
     """
 
+    in_steps = True
     one_core_each: ClassVar[bool] = False
     same_kernels: ClassVar[bool] = False
 
