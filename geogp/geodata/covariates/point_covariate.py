@@ -60,7 +60,7 @@ def indices_of(quarter: ArrayLike) -> NDArray[np.int64]:
     return np.asarray(periods.year * 4 + periods.quarter - 1, np.int64)
 
 
-class Model(NamedTuple):
+class KrigingModel(NamedTuple):
     """Parameters of the kriging model: variance s², range l in km, and noise v."""
 
     variance: float
@@ -139,7 +139,7 @@ class PointCovariate:
         return CovariateValues(value, sd)
 
     @cached_property
-    def model(self) -> Model:
+    def model(self) -> KrigingModel:
         """The parameters that best predict the value at a place from values at other places.
 
         For each range and noise, geogp predicts each place's mean from the 15 nearest others, and
@@ -150,15 +150,15 @@ class PointCovariate:
         asked = np.random.default_rng(0).permutation(n)[:MOST_PLACES]
         distance, near = self._place.nearest(self._place.points[asked], NEAREST)
         distance, near = distance[:, 1:], near[:, 1:]  # the first is the place itself
-        best, lowest = Model(1.0, RANGES_KM[0], NOISES[0]), np.inf
+        best, lowest = KrigingModel(1.0, RANGES_KM[0], NOISES[0]), np.inf
         for range_km, noise in product(RANGES_KM, NOISES):
-            unit = Model(1.0, range_km, noise)
+            unit = KrigingModel(1.0, range_km, noise)
             found = _kriged(unit, self._place.points[near], distance, mean[near], weight[near])
             variance = found.sd**2 + noise / weight[asked]
             scale = float(np.mean((mean[asked] - found.value) ** 2 / variance))
             loss = np.log(scale) + float(np.log(variance).mean())
             if loss < lowest:
-                best, lowest = Model(scale, range_km, noise), loss
+                best, lowest = KrigingModel(scale, range_km, noise), loss
         return best
 
     def _means(self, quarter: int | None) -> tuple[Floats, Floats]:
@@ -206,7 +206,7 @@ def _points_km(longitude: ArrayLike, latitude: ArrayLike) -> Floats:
 
 
 def _kriged(
-    model: Model, near: Floats, distance: Floats, mean: Floats, weight: Floats
+    model: KrigingModel, near: Floats, distance: Floats, mean: Floats, weight: Floats
 ) -> CovariateValues:
     """Return conditional means and standard deviations at m places, each given k near places.
 

@@ -13,7 +13,9 @@ from geogp.models.catalogue import part_makers as parts
 from geogp.models.field.fit import FieldFit
 from geogp.models.field.fitted import FittedField
 from geogp.models.field.parameters import FieldParameters
-from geogp.models.fitting.steps import Fit, PerBatch, SteppedFit, WholeData
+from geogp.models.field.tile_level import tile_level
+from geogp.models.fitting.steps import PerBatch, WholeData
+from geogp.models.joint.level import level_of
 from geogp.models.names import CLASS_MODELS, MODELS, ModelName
 from geogp.models.papers.classes import softmax_layers as softmax
 from geogp.models.papers.classes.processes import (
@@ -52,6 +54,8 @@ from geogp.models.process.posteriors import (
 MakeFit = partial[Any]
 """A class of `Fit` with its options; called with a process, it makes a fit."""
 
+level_of.register(FittedField, tile_level)
+
 
 def restored(process: LowRankProcess, tensors: dict[str, Tensor]) -> LowRankProcess:
     """Return the process with the tensors of a file; raise RuntimeError if they do not fit."""
@@ -85,8 +89,8 @@ class ModelSpec:
 
     def batch_rows(self, batch: int, n: int) -> int:
         """Return how many of n rows a step uses, for a requested batch size."""
-        kind: Any = self.fit.func
-        return kind.batch_rows(batch, n) if issubclass(kind, SteppedFit) else n
+        rows: int = self.fit.func.batch_rows(batch, n)
+        return rows
 
     @property
     def about(self) -> ModelName:

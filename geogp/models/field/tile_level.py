@@ -26,7 +26,6 @@ from geogp.models.joint.level import (
     Weights,
     batches,
     gathered,
-    level_of,
     rows_times,
 )
 from geogp.models.numerics.devices import CHUNK
@@ -188,7 +187,6 @@ class TileLevel(JointLevel):
         yield from in_threads(path, normals, self.model.device)
 
 
-@level_of.register(FittedField)
 def tile_level(
     model: FittedField, x: Floats, _rows: Rows | None, options: LevelOptions
 ) -> TileLevel:

@@ -151,7 +151,9 @@ def tile_sequence(
     before[np.cumsum(count, 1) - count >= earlier] = NO_ROW
     group = _groups_of(before, random)
     order, ends = np.argsort(group, kind="stable"), np.cumsum(np.bincount(group)).tolist()
-    sequence = _blocks(parameters, rows, x, weights, (patches, before, order, earlier), residuals=residuals)
+    sequence = _blocks(
+        parameters, rows, x, weights, (patches, before, order, earlier), residuals=residuals
+    )
     low, told = sequence.low, sequence.told
     sequence.groups.extend(slice(*pair) for pair in pairwise([0, *ends]))
     told[:] = sequence.forward(told)

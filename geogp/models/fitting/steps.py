@@ -59,6 +59,16 @@ class Fit(ABC, Generic[P]):
         `held_out` are the validation rows.
         """
 
+    @staticmethod
+    def batch_rows(batch: int, n: int) -> int:  # noqa: ARG004
+        """Return how many of n rows are used at once; by default all."""
+        return n
+
+    @property
+    def stepped(self) -> "SteppedFit[P] | None":
+        """The fit itself if gradient steps train it, else None."""
+        return None
+
     def state(self) -> dict[str, Tensor]:
         """Return the tensors that the steps change, by name, without copies."""
         return self.process.state_dict()
@@ -96,6 +106,11 @@ class SteppedFit(Fit[P]):
     def batch_rows(batch: int, n: int) -> int:
         """Return how many of n rows a step uses; by default the requested batch size."""
         return min(batch, n)
+
+    @property
+    def stepped(self) -> "SteppedFit[P]":
+        """The fit itself, because gradient steps train it."""
+        return self
 
     @property
     def can_solve_mean(self) -> bool:
@@ -145,13 +160,6 @@ class SteppedFit(Fit[P]):
     def finish(self, held_out: Rows) -> Any:
         """Return the process: by default, the steps have learned everything."""
         return self.process
-
-
-def learn_closed_forms(process: LowRankProcess, rows: Rows, held_out: Rows) -> None:
-    """Learn, for known parameters, the parts of a process that need no gradient, from rows."""
-    fit: SteppedFit[Any] = process.make_fit(process)
-    fit.rows = rows
-    fit.update_closed_forms(held_out)
 
 
 def learn_closed_forms(process: LowRankProcess, rows: Rows, held_out: Rows) -> None:

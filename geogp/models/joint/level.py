@@ -299,7 +299,7 @@ def joint_level(
 def level_of(model: Any, x: Floats, rows: Rows | None, options: LevelOptions) -> JointLevel:
     """Return the joint level of a model at tiles, given the training rows; see `joint_level`.
 
-    This is the level of a model without a tile process. A model with its own registers it here.
+    This is the level of a model without a tile process. The catalogue registers the others.
     """
     if rows is None:
         raise RequestError(
