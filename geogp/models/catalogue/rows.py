@@ -89,7 +89,8 @@ class ModelSpec:
 
     def batch_rows(self, batch: int, n: int) -> int:
         """Return how many of n rows a step uses, for a requested batch size."""
-        rows: int = self.fit.func.batch_rows(batch, n)
+        kind: Any = self.fit.func
+        rows: int = kind.batch_rows(batch, n)
         return rows
 
     @property
