@@ -20,7 +20,7 @@ from geogp.geodata.simulation.oracles import predictive_oracle
 from geogp.geodata.simulation.truth import TruthLaw
 from geogp.geodata.tiles.quadkeys import format_quadkeys
 from geogp.geodata.tiles.quarters import quarter_label
-from geogp.models.field.network import FieldNetwork
+from geogp.models.field.fitted import FittedField
 from geogp.runs.pipeline.job import Job
 
 TESTS = (1, 5, 30)
@@ -51,7 +51,7 @@ def recover(options: argparse.Namespace, seed: int) -> Figures:
     test = rows["test"]
     estimator, _ = fitted(job, rows)
     model = estimator.network_
-    assert isinstance(model, FieldNetwork)
+    assert isinstance(model, FittedField)
     law = json.loads((source / "simulation.json").read_text())["laws"][job.request.target]
     truth = true_rows(source, job)
     oracle = predictive_oracle(truth, rows["train"], TruthLaw(**law))
@@ -59,7 +59,8 @@ def recover(options: argparse.Namespace, seed: int) -> Figures:
     own = estimator.predict_distribution(held)
     level = estimator.predict_distribution(held, level=True).mean
     x = estimator.inputs(held)
-    field = float(model.y_mean) + float(model.y_sd) * model.row_means(model.scaled(x))
+    means = model.parameters.row_means(model.within(model.parameters.scaled(x)))
+    field = float(model.y_mean) + float(model.y_sd) * means
     prior = np.diag(model.tile_kernel(x[:500], x[:500]))
     known = {name: values.to_numpy(float) for name, values in truth[test].items() if "true" in name}
     true_tile, true_field = known["tile_true"], known["field_true"]

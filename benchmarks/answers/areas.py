@@ -10,19 +10,20 @@ levels cover the true means, with the joint variance and with tiles treated as i
 Writes JSON and a Markdown table.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 
 import numpy as np
 import torch
-from geogp.models.field.network import FieldNetwork
 from scipy import stats
 
 from benchmarks.markdown import table
 from benchmarks.script import Figures, Floats, options_of, write_results
 from geogp.errors import NumericalError
 from geogp.models.catalogue.build import build
-from geogp.models.field.near_rows import WeightPosterior
+from geogp.models.field.conditioning import condition_on
+from geogp.models.field.fitted import FittedField
+from geogp.models.field.parameters import WeightPosterior
 from geogp.models.field.tile_sequence import tile_sequence
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
@@ -46,7 +47,7 @@ REACH = float(stats.norm.ppf(0.975))
 class World:
     """A square of `side`² tiles, rows on some of them in some quarters, and areas."""
 
-    model: FieldNetwork  # the model that is drawn from; it contains the rows
+    model: FittedField  # the model that is drawn from; it contains the rows
     tiles: Floats  # inputs of the tiles in the last quarter (after an earlier one), (n, 3)
     weights: Floats  # weights of the tiles in the mean, or in the change, of each area, (n, areas)
     level_factor: Floats  # factor of the joint covariance of the tile process at rows and tiles
@@ -82,16 +83,17 @@ def make_world(side: int, rows: int, quarters: int, seed: int, before: int | Non
     x[:, 2] = np.linspace(-1, 1, quarters)[pairs % quarters]
     half = side * TILE_KM / 2
     sizes = Architecture(d=3, h=16, r=16, dtype="float64", units=(half, half, (quarters - 1) / 2))
-    model = build("field", sizes, x, seed=seed)
-    assert isinstance(model, FieldNetwork)
+    parameters = build("field", sizes, x, seed=seed)
     tests = random.geometric(0.15, rows).astype(np.float64)
     counts = torch.from_numpy(np.column_stack([tests, tests]))
-    held = Rows(model.scaled(x), torch.zeros(rows).double(), counts)
-    model.keep_rows(held, seed)
+    held = Rows(parameters.scaled(x), torch.zeros(rows).double(), counts)
+    unfitted = parameters.make_fit(parameters)
+    unfitted.start(held, seed, resumed=True)
+    model: FittedField = unfitted.field
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         # The parameters of the tile process and the noise vary over the square.
-        for head in (model.tiles.head, model.law.heads):
+        for head in (model.parameters.tiles.head, model.parameters.law.heads):
             head.add_(0.1 * torch.randn(head.shape, generator=generator, dtype=head.dtype))
     cell = np.searchsorted(CUTS, (tiles[:, :2] + 1) / 2) - 1
     number = cell[:, 0] * (len(CUTS) - 1) + cell[:, 1]
@@ -102,13 +104,24 @@ def make_world(side: int, rows: int, quarters: int, seed: int, before: int | Non
         tiles, weights = np.concatenate([earlier, tiles]), np.concatenate([-weights, weights])
     places = np.concatenate([model.rows.x.numpy(), tiles])
     covariance = model.tile_kernel(places, places) + 1e-10 * np.eye(len(places))
-    return World(model, tiles, weights, np.linalg.cholesky(covariance))
+    given = with_targets(model, np.zeros(rows))
+    return World(given, tiles, weights, np.linalg.cholesky(covariance))
+
+
+def with_targets(model: FittedField, y: Floats) -> FittedField:
+    """Return a model with other standardised targets, (rows,), and the posterior given them.
+
+    The posterior belongs to the parameters, which both models share.
+    """
+    rows = replace(model.rows, y=torch.from_numpy(y))
+    condition_on(model.parameters, rows)
+    return replace(model, rows=rows)
 
 
 def draw(world: World, count: int, random: np.random.Generator) -> Draw:
     """Draw weights, tile process and noise from the model, `count` times."""
-    model, held = world.model, world.model.rows
-    n = len(held.y)
+    model, held = world.model.parameters, world.model.rows
+    n = len(held)
     w = random.standard_normal((model.architecture.r, count))
     u = world.level_factor @ random.standard_normal((len(world.level_factor), count))
     found = []
@@ -129,19 +142,18 @@ def gain(world: World, level: JointLevel) -> Floats:
     The derivative is S (W Phi)' W, the same in all replicates. The dense matrix W whitens the rows
     of each place given near places that come earlier, as chosen by the model.
     """
-    model = world.model
-    places = model.rows.x.numpy()
+    model, rows = world.model.parameters, world.model.rows
     with torch.no_grad():
-        noise = model.row_terms(model.rows.x, model.rows.counts).noise.numpy()
-        phi = model.basis(model.rows.x).phi.numpy()
-    covariance = model.tile_kernel(places, places) + np.diag(noise)
+        noise = model.row_terms(rows.x, rows.counts).noise.numpy()
+        phi = model.basis(rows.x).phi.numpy()
+    covariance = model.tile_kernel(rows.x, rows.x) + np.diag(noise)
     W = np.zeros_like(covariance)
-    sites = model.sites.sites
-    for earlier, first, count in zip(model.earlier.numpy(), sites.first, sites.count, strict=True):
+    sites = rows.sites
+    for earlier, first, count in zip(rows.earlier, sites.first, sites.count, strict=True):
         given, own = earlier[earlier >= 0], np.arange(first, first + count)
-        rows = np.concatenate([given, own])
-        factor = np.linalg.cholesky(covariance[np.ix_(rows, rows)])
-        W[np.ix_(own, rows)] = np.linalg.inv(factor)[len(given) :]
+        block = np.concatenate([given, own])
+        factor = np.linalg.cholesky(covariance[np.ix_(block, block)])
+        W[np.ix_(own, block)] = np.linalg.inv(factor)[len(given) :]
     L = level.L.numpy()
     found: Floats = L @ L.T @ (W @ phi).T @ W
     return found
@@ -178,17 +190,18 @@ def estimates(world: World, level: JointLevel, replicates: int, seed: int) -> tu
     NumericalError
         If the two posteriors differ.
     """
-    model, random = world.model, np.random.default_rng([seed, 1])
-    learned, held = gain(world, level), model.rows
-    every, weights = torch.eye(len(held.y), dtype=torch.float64), WeightPosterior(level.m, level.L)
-    of_residuals = tile_sequence(model, model.scaled(world.tiles), weights, every).told
+    model, random = world.model.parameters, np.random.default_rng([seed, 1])
+    learned, held = gain(world, level), world.model.rows
+    every, weights = torch.eye(len(held), dtype=torch.float64), WeightPosterior(level.m, level.L)
+    scaled = model.scaled(world.tiles)
+    of_residuals = tile_sequence(model, held, scaled, weights, every).told
     found = []
     for start in range(0, replicates, REPLICATES_AT_ONCE):
         drawn = draw(world, min(REPLICATES_AT_ONCE, replicates - start), random)
         with torch.no_grad():
             base = model.mean_constant.item()
             phi = model.basis(held.x).phi.numpy()
-            tile_phi = model.basis(model.scaled(world.tiles)).phi.numpy()
+            tile_phi = model.basis(scaled).phi.numpy()
             shift = model.law.shift(held.counts).numpy()
             endless = float(model.law.shift(model.endless(1))[0])
         residual = drawn.y - base - shift[:, None]
@@ -203,8 +216,8 @@ def estimates(world: World, level: JointLevel, replicates: int, seed: int) -> tu
 
 def _check(world: World, y: Floats, mean: Floats) -> None:
     """Compare means of the level with the model's own means, given the targets."""
-    world.model.rows.y = torch.from_numpy(y)
-    own = joint_level(world.model, None, world.tiles, calibrated=False).mean
+    model = with_targets(world.model, y)
+    own = joint_level(model, None, world.tiles, calibrated=False).mean
     if not np.allclose(own, mean, atol=1e-8):
         raise NumericalError(
             f"means differ from those of the model by up to {np.abs(own - mean).max():.3g}."
@@ -219,8 +232,9 @@ def refitted(world: World, seed: int, epochs: int) -> Figures:
     test = random.random(len(y)) < 0.1
     data = [Data(x[rows], y[rows], *counts[rows].T) for rows in (~test, test)]
     model = build("field", world.model.architecture, data[0].x, seed=seed)
-    fit(model, *data, FitSettings(epochs=epochs, batch=128, learning_rate=1e-2, clip=1.0))
-    level: JointLevel = joint_level(model, None, world.tiles)
+    settings = FitSettings(epochs=epochs, batch=128, learning_rate=1e-2, clip=1.0)
+    fitted, _ = fit(model, *data, settings)
+    level: JointLevel = joint_level(fitted, None, world.tiles)
     sd = np.sqrt(level.sum_variances(world.weights))
     error = (level.sum_means(world.weights) - world.weights.T @ drawn.level[:, 0]) / sd
     return {

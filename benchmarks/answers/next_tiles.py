@@ -21,6 +21,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from benchmarks.answers.areas import with_targets
 from benchmarks.markdown import mean_and_error, table
 from benchmarks.script import Figures, Floats, parser, write_results
 from geogp.errors import DataError
@@ -36,7 +37,7 @@ from geogp.geodata.simulation.truth import (
 )
 from geogp.geodata.tiles.quadkeys import ZOOM, format_quadkeys, tiles_at, tiles_to_codes
 from geogp.geodata.tiles.quarters import quarter_label
-from geogp.models.field.network import FieldNetwork
+from geogp.models.field.fitted import FittedField
 from geogp.models.joint.design import (
     LevelCovariance,
     SequentialDesign,
@@ -72,7 +73,7 @@ class Truth:
         region, model, scale = opened.job.region, opened.model.network_, opened.job.scale
         if opened.tiles.zoom != ZOOM or scale.times is None:
             raise DataError(f"expected a map of zoom {ZOOM} with several quarters.")
-        assert isinstance(model, FieldNetwork), "only the model field contains its rows"
+        assert isinstance(model, FittedField), "only the model field contains its rows"
         grid = Grid.of(region)
         law = laws_of(grid, seed)["download"]
         places = places_of(region, grid, law.urban_smoothing_km)
@@ -178,14 +179,15 @@ def try_world(
 ) -> Figures:
     """Draw a world; return squared error and log score of the level before and after."""
     model = level.model
-    assert isinstance(model, FieldNetwork), "the benchmark is for the field model"
+    assert isinstance(model, FittedField), "the benchmark is for the field model"
     values, true = truth.draw(random)
-    held, y_mean, y_sd = model.rows, float(model.y_mean), float(model.y_sd)
-    held.y.copy_(torch.from_numpy((values - y_mean) / y_sd))
-    before = joint_level(model, None, level.x, calibrated=False).mean
+    y_mean, y_sd = float(model.y_mean), float(model.y_sd)
+    given = with_targets(model, (values - y_mean) / y_sd)
+    before = joint_level(given, None, level.x, calibrated=False).mean
     variance = level.single_variances()
-    counts = torch.cat([model.counts_of(float(tests), None, 1), model.endless(1)])
-    shift = y_sd * model.law.shift(counts).detach().numpy()
+    parameters = model.parameters
+    counts = torch.cat([parameters.counts_of(float(tests), None, 1), parameters.endless(1)])
+    shift = y_sd * parameters.law.shift(counts).detach().numpy()
     many = np.full(len(true), tests)
     noise = np.sqrt(measurement_variance(truth.law, truth.places, many))
     measured = true + noise * random.standard_normal(len(true))

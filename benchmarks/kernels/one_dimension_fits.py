@@ -123,8 +123,8 @@ class Case:
 def step_of(model: LowRankProcess, train: Data, case: Case) -> Callable[[], object]:
     """Return a function that takes one gradient step on a copy."""
     twin = copy.deepcopy(model)
-    step = find_spec(case.model).step
-    rows = slice(0, step.rows(case.batch, case.n))
+    steps = twin.make_fit(twin)
+    rows = slice(0, steps.batch_rows(case.batch, case.n))
     y = (torch.from_numpy(train.y[rows]) - train.y.mean()) / train.y.std()
     x, y = twin.scaled(train.x[rows]), y.to(twin.device, twin.architecture.torch_dtype)
     optimiser = torch.optim.AdamW(twin.parameters(), lr=1e-6, fused=True)
@@ -133,7 +133,7 @@ def step_of(model: LowRankProcess, train: Data, case: Case) -> Callable[[], obje
     def take() -> None:
         optimiser.zero_grad(set_to_none=True)
         with deferred_checks():  # as in a fit
-            step.backward(twin, Rows(x, y, y.new_ones(len(y), 2)), case.n, weights)
+            steps.backward(Rows(x, y, y.new_ones(len(y), 2)), case.n, weights)
         optimiser.step()
 
     return take

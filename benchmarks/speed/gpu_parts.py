@@ -36,7 +36,7 @@ from geogp.models.fitting import recorded_steps
 from geogp.models.fitting.loop import FitState, fit
 from geogp.models.fitting.optimisers import AdamW, make_optimiser
 from geogp.models.fitting.recorded_steps import RECORDERS, TIMED, WARM_UP, RecordedStep
-from geogp.models.fitting.steps import Part
+from geogp.models.fitting.steps import Batch
 from geogp.models.numerics.linalg import deferred_checks
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
@@ -281,7 +281,7 @@ def repeats(asked: Asked) -> Figures:
         with _log() as lines:
             for device in ("cpu", asked.device):
                 model = launches.made(name, train, min(128, asked.sizes.r)).to(device)
-                states[device] = fit(model, train, validation, settings)
+                _, states[device] = fit(model, train, validation, settings)
         here, there = states["cpu"], states[asked.device]
         gap = abs(there.losses[0] / here.losses[0] - 1)
         found[name] = {
@@ -303,20 +303,21 @@ def steps(asked: Asked) -> Figures:
     model.take_target(train.y)
     model.to(asked.device)
     settings = FitSettings(epochs=1, batch=sizes.batch)
-    step, optimiser = model.step, make_optimiser(model, settings)
-    rows = step.gathered(model.keep_rows(model.as_rows(train), SEED))
+    training = model.make_fit(model)
+    training.start(model.as_rows(train), SEED)
+    optimiser = make_optimiser(training, settings)
 
-    def make(part: Part) -> Tensor:
+    def make(batch: Batch) -> Tensor:
         optimiser.zero_grad(set_to_none=True)
-        loss = step.learn(model, rows, part, settings.weights)
+        loss: Tensor = training.step(batch, settings.weights)
         optimiser.step()
         return loss
 
     trial = RecordedStep(optimiser, torch.device(asked.device))
-    part = step.parts(model, rows, sizes.batch, np.random.default_rng(SEED), 1.0)[0]
+    batch = training.batches(sizes.batch, np.random.default_rng(SEED), 1.0)[0]
     with _log() as lines, deferred_checks():
-        losses = [float(trial(make, part)) for _ in range(WARM_UP + 2 * TIMED)]
-        kept = _milliseconds(lambda: trial(make, part), asked.device)
+        losses = [float(trial(make, batch)) for _ in range(WARM_UP + 2 * TIMED)]
+        kept = _milliseconds(lambda: trial(make, batch), asked.device)
     seconds, refused = next(iter(trial.trials.values())).seconds, trial.recorder is None
     count = speed.operations("dbk-rbf", speed.Sizes(b=sizes.batch, r=sizes.r, h=sizes.h))
     peaks = {str(t): _peak(asked, t) for t in (torch.float32, torch.float64)}

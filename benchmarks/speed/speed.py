@@ -49,7 +49,7 @@ from geogp.models.catalogue.build import build
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.optimisers import make_optimiser
 from geogp.models.fitting.recorded_steps import TIMED, WARM_UP, RecordedStep
-from geogp.models.fitting.steps import Part
+from geogp.models.fitting.steps import Batch
 from geogp.models.numerics.devices import on_device
 from geogp.models.numerics.linalg import deferred_checks
 from geogp.models.options import Weights
@@ -157,21 +157,23 @@ class Bench:
         x, y = self.data(s.n)
         counts = torch.ones(s.n, 2, dtype=torch.float64, device=self.device)
         rows = Rows(model.scaled(x), model.standardised(y), counts)
-        optimiser, step = make_optimiser(model, FitSettings(epochs=1)), model.step
+        steps = model.make_fit(model)
+        steps.rows = rows
+        optimiser = make_optimiser(steps, FitSettings(epochs=1))
         random = np.random.default_rng(1)
 
-        def make(part: Part) -> Tensor:
+        def make(batch: Batch) -> Tensor:
             optimiser.zero_grad(set_to_none=True)
-            loss = step.learn(model, rows, part, Weights())
+            loss: Tensor = steps.step(batch, Weights())
             optimiser.step()
             return loss
 
         recorded = RecordedStep(optimiser, self.device)
 
         def run() -> Tensor:
-            part = Part(on_device(random.integers(0, s.n, s.b), self.device), s.b)
+            batch = Batch(on_device(random.integers(0, s.n, s.b), self.device), s.b)
             with deferred_checks():  # as in a fit
-                return recorded(make, part) if record else make(part)
+                return recorded(make, batch) if record else make(batch)
 
         if recorded.recorder is not None and record:
             losses = [float(run()) for _ in range(WARM_UP + 2 * TIMED)]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from geogp.models.field import network as field_model
-from geogp.models.field import per_place
+from geogp.models.field import conditioning
+from geogp.models.field import fit as field_fit
 from geogp.models.fitting import loop as training_loop
 from geogp.models.process import rbf_readers
 
@@ -17,7 +17,7 @@ def products_of_a_gpu(monkeypatch) -> None:
 @pytest.fixture
 def padding_of_a_gpu(monkeypatch) -> None:
     """Let the CPU divide and pad rows as a GPU; sums in another order have other last digits."""
-    monkeypatch.setattr(per_place, "SHARES", 1)
-    monkeypatch.setattr(field_model, "PARTS", 1)
-    monkeypatch.setattr(field_model, "PART", 10**6)
+    monkeypatch.setattr(field_fit, "SHARES", 1)
+    monkeypatch.setattr(conditioning, "MIN_PIECES", 1)
+    monkeypatch.setattr(conditioning, "PIECE", 10**6)
     monkeypatch.setattr(training_loop, "is_deferred", lambda _: True)

@@ -9,8 +9,9 @@ from geogp.errors import NumericalError
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.field.vecchia import whiten
 from geogp.models.fitting import loop as training_loop
+from geogp.models.fitting import steps
 from geogp.models.joint.law import joint_posterior
-from geogp.models.process import lowrank, rbf_readers
+from geogp.models.process import lowrank, rbf_readers, rows
 from geogp.models.process.basis_functions import checked_residual
 from geogp.models.process.rbf_readers import Marginals
 
@@ -33,20 +34,21 @@ def _limits() -> dict[str, list[int]]:
 @pytest.mark.parametrize("name", sorted(launches.MODELS))
 def test_a_fit_on_the_device_gives_the_numbers_of_the_cpu(name, tmp_path):
     train, validation = launches.world(name, 190, 1), launches.world(name, 60, 2)
-    about, here = launches.MODELS[name].about, launches.made(name, train)
+    about = launches.MODELS[name].about
     has_joint = about.has_spread and about.family not in {"class", "count"}
-    expected = launches.fitted(here, train, validation)
+    here, expected = launches.fitted(launches.made(name, train), train, validation)
     with device.second_device() as counts:
         there = launches.made(name, train).to(device.DEVICE)
-        with launches.counted_steps(counts) as steps:
-            assert launches.fitted(there, train, validation) == expected
-        for value in (*there.parameters(), *there.buffers()):
+        with launches.counted_steps(counts) as counted:
+            fitted, score = launches.fitted(there, train, validation)
+        assert score == expected
+        for value in (*there.parameters(), *there.buffers(), *_rows_of(fitted)):
             assert value.device == device.DEVICE
         counts.clear()
-        found = launches.predicted(there, validation.x)
+        found = launches.predicted(fitted, validation.x)
         predicted_launches, predicted_waits = counts.launches.total(), counts.waits.total()
-        save_model(there, tmp_path / "there.safetensors")
-        joint = joint_posterior(there, train).mean(validation.x) if has_joint else None
+        save_model(fitted, tmp_path / "there.safetensors")
+        joint = joint_posterior(fitted, train).mean(validation.x) if has_joint else None
     predicted = launches.predicted(here, validation.x)
     np.testing.assert_array_equal(found, predicted)
     if joint is not None:
@@ -56,17 +58,27 @@ def test_a_fit_on_the_device_gives_the_numbers_of_the_cpu(name, tmp_path):
     again, _ = load_model(tmp_path / "there.safetensors")
     np.testing.assert_array_equal(launches.predicted(again, validation.x), predicted)
     most_launches, most_waits, sequences, _, predict_launches, predict_waits = _limits()[name]
-    assert max(map(len, steps.sequences.values())) <= sequences
-    assert np.median(steps.waits) <= most_waits, steps.lines
-    assert np.median(steps.launches) <= MORE * most_launches
+    assert max(map(len, counted.sequences.values())) <= sequences
+    assert np.median(counted.waits) <= most_waits, counted.lines
+    assert np.median(counted.launches) <= MORE * most_launches
     assert predicted_launches <= MORE * predict_launches
     assert predicted_waits <= predict_waits
+
+
+def _rows_of(model):
+    """Return the tensors of the rows of a field, and the drift; nothing of other models."""
+    if not model.holds_rows:
+        return []
+    found = [value for value in vars(model.rows).values() if isinstance(value, torch.Tensor)]
+    assert len(found) >= 5
+    return [*found, model.drift, *model.errors.networks.parameters()]
 
 
 @pytest.mark.parametrize("name", sorted(launches.MODELS.keys() - {"burr-process", "field"}))
 def test_no_step_waits_with_four_rows_at_each_input(name, monkeypatch):
     """Models of all rows have two chunks here. `field` does not combine rows."""
-    monkeypatch.setattr(lowrank, "CHUNK", 30)
+    for module in (lowrank, rows, steps):
+        monkeypatch.setattr(module, "CHUNK", 30)
     train, validation = launches.world(name, 190, 1, repeats=4), launches.world(name, 60, 2)
     with device.second_device() as counts:
         there = launches.made(name, train).to(device.DEVICE)
@@ -89,15 +101,15 @@ def test_a_prediction_in_many_chunks_waits_as_often_as_in_one(name, monkeypatch)
     train, asked = launches.world(name, 190, 1), launches.world(name, 60, 2).x
     with device.second_device() as counts:
         there = launches.made(name, train).to(device.DEVICE)
-        launches.fitted(there, train, launches.world(name, 60, 3))
+        fitted, _ = launches.fitted(there, train, launches.world(name, 60, 3))
         found = {}
         for size in (60, 7):
             monkeypatch.setattr("geogp.models.process.lowrank.rows_at_once", lambda *_, n=size: n)
             monkeypatch.setattr(
-                "geogp.models.field.stored_process.rows_at_once", lambda *_, n=size: n
+                "geogp.models.field.conditioning.rows_at_once", lambda *_, n=size: n
             )
             counts.clear()
-            found[size] = launches.predicted(there, asked), counts.waits.total()
+            found[size] = launches.predicted(fitted, asked), counts.waits.total()
             assert counts.launches
     np.testing.assert_allclose(found[7][0], found[60][0], rtol=1e-4, atol=1e-5)
     assert found[7][1] == found[60][1]
@@ -129,14 +141,15 @@ def test_an_epoch_whose_matrix_needs_jitter_is_made_again_with_checks(monkeypatc
         model.basis.jitter = 0.0
         return model
 
-    expected = launches.fitted(made(), train, validation)
+    _, expected = launches.fitted(made(), train, validation)
     epochs = []
-    steps = training_loop._Run._steps
+    whole = training_loop._Run._steps
     monkeypatch.setattr(
-        training_loop._Run, "_steps", lambda run, parts: epochs.append(1) or steps(run, parts)
+        training_loop._Run, "_steps", lambda run, batches: epochs.append(1) or whole(run, batches)
     )
     with device.second_device():
-        assert launches.fitted(made().to(device.DEVICE), train, validation) == expected
+        _, score = launches.fitted(made().to(device.DEVICE), train, validation)
+    assert score == expected
     assert 3 < len(epochs) <= 6
 
 

@@ -506,7 +506,9 @@ def test_a_column_of_devices_that_is_not_there_is_a_warning(points):
     model.fit(points.assign(n_dev=1), points.value)
     with pytest.warns(UserWarning, match="no column 'n_dev': .* typical number of devices"):
         found = model.predict_distribution(points)
-    typical = points.assign(n_dev=points.tests ** float(model.network_.law.devices_power))
+    typical = points.assign(
+        n_dev=points.tests ** float(model.network_.parameters.law.devices_power)
+    )
     assert (found.sd == model.predict_distribution(typical).sd).all()
     model.predict(points[["east", "north"]])  # a new place has no counts, which is no warning
 

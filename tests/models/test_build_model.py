@@ -13,7 +13,7 @@ from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.fitting.loop import fit
 from geogp.models.fitting.steps import PerBatch, WholeData
 from geogp.models.options import Weights
-from geogp.models.papers.last_layers.regression import LastLayerPosterior
+from geogp.models.papers.last_layers.regression import LastLayerFit, LastLayerPosterior
 from geogp.models.papers.last_layers.tangents import LastLayerBasis
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.basis_functions import DenseBasis, InducingBasis, NetworkBasis
@@ -157,15 +157,18 @@ def test_names_say_what_they_are():
 
 
 @pytest.mark.parametrize("row", sorted(CATALOGUE))
-def test_models_are_what_is_said_of_their_names(row, make_model):
-    model, about = make_model(row), find_spec(row).about
+def test_fitted_models_are_what_is_said_of_their_names(row, make_model, make_data, with_settings):
+    rows, about = make_data(60), find_spec(row).about
+    counts = Data(rows.x, np.round(np.square(rows.y)))
+    model, _ = fit(make_model(row), counts, counts, with_settings(epochs=1))
     assert model.holds_rows == about.has_tiles
     assert model.has_level == (not about.counts)
 
 
 def test_rows_have_the_parts_of_the_papers(name):
     basis, posterior, objective, diagonal = PARTS[name]
-    model, step = build(name, SIZES, None), CATALOGUE[name].step
+    model = build(name, SIZES, None)
+    steps = model.make_fit(model)
     assert type(model.basis) is basis
     assert type(model.posterior) is posterior
     about = find_spec(name).about
@@ -173,10 +176,9 @@ def test_rows_have_the_parts_of_the_papers(name):
     assert type(model.diagonal) is diagonal
     by_errors = objective == "squared_error"
     assert type(model.noise) is (ValidationNoise if by_errors else ConstantNoise)
-    assert step.objective.__name__ == objective
-    assert type(step) is (
-        PerBatch if CATALOGUE[name].posterior is not ClosedFormPosterior else WholeData
-    )
+    assert steps.objective.__name__ == objective
+    kinds = {ClosedFormPosterior: WholeData, LastLayerPosterior: LastLayerFit}
+    assert type(steps) is kinds.get(posterior, PerBatch)
     assert about.spread_is_noise == ("ppgp" in objective)
     assert about.uses == {"dppgp": ("alpha", "beta"), "ppgp": ("beta",)}.get(objective, ())
     has_network = getattr(model.basis, "backbone", None) is not None
@@ -309,7 +311,8 @@ class TestScaling:
         inside = build(name, sizes, raw[0].x, scaling="minmax")
         outside = build(name, sizes, by_hand[0].x, scaling="none")
         settings = with_settings(epochs=2)
-        state, expected_state = fit(inside, *raw, settings), fit(outside, *by_hand, settings)
+        _, state = fit(inside, *raw, settings)
+        _, expected_state = fit(outside, *by_hand, settings)
         assert state.losses == pytest.approx(expected_state.losses, rel=1e-8)
         found, expected = inside.predict(raw[1].x), outside.predict(by_hand[1].x)
         np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-6, atol=1e-8)

@@ -10,7 +10,7 @@ from geogp.models.catalogue.build import CLASS_CATALOGUE, build, find_spec
 from geogp.models.catalogue.storage import load_model, load_models, save_model, save_models
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
-from geogp.models.fitting.steps import Part
+from geogp.models.fitting.steps import Batch
 from geogp.models.names import CLASS_MODELS, MODELS, list_models
 from geogp.models.options import Weights
 from geogp.models.papers.classes.processes import TRAINING_DRAWS, drawn_nll
@@ -132,12 +132,11 @@ class TestBound:
 
     @pytest.mark.parametrize("name", PROCESSES)
     def test_a_step_is_repeatable_and_another_step_draws_anew(self, name):
-        model, step = _model(name), CLASS_CATALOGUE[name].step
-        rows = model.as_rows(Data(X, Y))
-        parts = [Part(torch.tensor(order), 60) for order in (range(60), range(59, -1, -1))]
-        first, again, other = (
-            float(step.learn(model, rows, part, Weights())) for part in (*parts[:1] * 2, parts[1])
-        )
+        model = _model(name)
+        steps = model.make_fit(model)
+        steps.start(model.as_rows(Data(X, Y)), 0)
+        one, another = (Batch(torch.tensor(order), 60) for order in (range(60), range(59, -1, -1)))
+        first, again, other = (float(steps.step(batch, Weights())) for batch in (one, one, another))
         assert first == again != other
         assert first == pytest.approx(other, rel=0.5)
 

@@ -8,6 +8,7 @@ from scipy import stats
 from geogp.models.catalogue.build import CATALOGUE
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
+from geogp.models.fitting.steps import learn_closed_forms
 from geogp.models.options import Weights
 from geogp.models.process.diagonals import NystromDiagonal, PredictiveDiagonal
 from geogp.models.process.lowrank import LowRankProcess

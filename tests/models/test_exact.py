@@ -14,9 +14,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from geogp.models.catalogue.build import CATALOGUE, build
+from geogp.models.catalogue.build import build
 from geogp.models.options import Weights
-from geogp.models.process import lowrank
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.lowrank import LowRankProcess
 from geogp.models.process.objectives import (
@@ -184,8 +183,8 @@ class TestGradientInChunks:
         expected = self._dense(model, x, y)
         expected.backward()
         reference = self._gradients(model)
-        step = CATALOGUE[model.name].step
-        found = step.backward(model, Rows(x, y, torch.ones_like(y)), len(y), Weights())
+        steps = model.make_fit(model)
+        found = steps.backward(Rows(x, y, torch.ones_like(y)), len(y), Weights())
         assert found.item() == pytest.approx(expected.item(), rel=1e-8)
         gradients = self._gradients(model)
         assert max(value.abs().max() for value in reference.values()) > 1e-2
@@ -196,7 +195,7 @@ class TestGradientInChunks:
     def test_value_and_gradients_are_those_of_the_dense_formula(
         self, model, rows, chunk, monkeypatch
     ):
-        monkeypatch.setattr(lowrank, "CHUNK", chunk)
+        monkeypatch.setattr("geogp.models.process.rows.CHUNK", chunk)
         self._compare(model, *rows)
 
     @pytest.mark.parametrize("chunk", [7, 8192])
@@ -206,7 +205,7 @@ class TestGradientInChunks:
         with torch.no_grad():
             peak = int(model.basis(x).norm.argmax())
         again = [peak, *range(len(x)), peak, peak]
-        monkeypatch.setattr(lowrank, "CHUNK", chunk)
+        monkeypatch.setattr("geogp.models.process.rows.CHUNK", chunk)
         self._compare(model, x[again], y[again])
 
     def test_the_first_chunk_holds_the_largest_norm(self, model, rows, monkeypatch):
@@ -214,15 +213,15 @@ class TestGradientInChunks:
         x, y = rows
         with torch.no_grad():
             order = model.basis(x).norm.argsort()
-        monkeypatch.setattr(lowrank, "CHUNK", 7)
+        monkeypatch.setattr("geogp.models.process.rows.CHUNK", 7)
         self._compare(model, x[order], y[order])
         self._compare(model, x[order.flip(0)], y[order.flip(0)])
 
     def test_gradients_add_to_those_that_are_there(self, model, rows):
-        step = CATALOGUE[model.name].step
-        step.backward(model, Rows(*rows, torch.ones_like(rows[1])), len(rows[1]), Weights())
+        steps = model.make_fit(model)
+        steps.backward(Rows(*rows, torch.ones_like(rows[1])), len(rows[1]), Weights())
         once = {name: value.grad.clone() for name, value in model.named_parameters()}
-        step.backward(model, Rows(*rows, torch.ones_like(rows[1])), len(rows[1]), Weights())
+        steps.backward(Rows(*rows, torch.ones_like(rows[1])), len(rows[1]), Weights())
         for name, value in self._gradients(model).items():
             torch.testing.assert_close(value, 2 * once[name], rtol=1e-12, atol=1e-14)
 
@@ -258,7 +257,7 @@ class TestMemory:
     @pytest.fixture
     def peaks(self, monkeypatch) -> Callable[..., tuple[int, int]]:
         def measure(name: str, n: int, chunk: int = self.CHUNK) -> tuple[int, int]:
-            monkeypatch.setattr(lowrank, "CHUNK", chunk)
+            monkeypatch.setattr("geogp.models.process.rows.CHUNK", chunk)
             random = np.random.default_rng(0)
             x = torch.from_numpy(random.uniform(-1, 1, (n, 2)))
             y = x.sum(1) + 0.1
@@ -267,7 +266,7 @@ class TestMemory:
             model.basis(x[:2])  # what is allocated once and for all
             rows = Rows(x, y, torch.ones_like(y))
             with _Meter(*rows[:3]) as meter:
-                CATALOGUE[name].fit(model).backward(rows, n, Weights())
+                model.make_fit(model).backward(rows, n, Weights())
             return meter.largest, meter.most
 
         return measure

@@ -9,7 +9,9 @@ from scipy import sparse, stats
 
 from geogp.distributions.shapes import GAUSSIAN
 from geogp.errors import DataError
+from geogp.models.catalogue import fit_plan
 from geogp.models.catalogue.build import build
+from geogp.models.catalogue.fit_plan import FitPlan
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting import few_rows
@@ -18,13 +20,13 @@ from geogp.models.fitting.few_rows import (
     FEW_ROWS,
     are_few,
     fold_residuals,
-    widen,
     width_factor,
 )
 from geogp.models.fitting.loop import fit
 from geogp.models.joint.law import two_variances
 from geogp.models.joint.level import joint_level
 from geogp.models.numerics.tensor_files import read_tensors, write_tensors
+from geogp.models.presets import Preset
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
 
@@ -61,18 +63,21 @@ def test_the_factor_is_the_width_of_a_student_law():
 def test_a_widened_model_is_normal_and_so_many_times_as_wide(name, monkeypatch, tmp_path):
     data = _data(60, 20)
     architecture = Architecture(d=2, h=4, r=5, blocks=1, units=(20.0, 10.0))
-    model = build(name, architecture, torch.from_numpy(data.x))
-    fit(model, data, data, replace(SETTINGS, optimiser="lbfgs" if name == "nngp" else "adamw"))
-    model.widen(1.0)
-    plain = model.predict(data.x, data.tests, data.devices)
-    z = 2 * np.random.default_rng(1).standard_normal(60)
-    monkeypatch.setattr(few_rows, "fold_residuals", lambda *_: z)
+    settings = replace(SETTINGS, optimiser="lbfgs" if name == "nngp" else "adamw")
+    preset = Preset(
+        **vars(settings), h=4, r=5, least_steps=0, placement="kmeans", split="random", refit=False
+    )
+    plan = FitPlan(name, preset, architecture, torch.device("cpu"))
+    model, _ = fit(plan.build(data), data, data, settings)
+    plain = model.widened(1.0).predict(data.x, data.tests, data.devices)
+    z = 2 * np.random.default_rng(1).standard_normal(120)
+    monkeypatch.setattr(fit_plan, "fold_residuals", lambda *_: z)
 
-    factor = widen(model, lambda _: model, data, SETTINGS)
+    widened, _ = plan.fit(data, data)
 
-    s = np.sqrt((10 + (z**2).sum()) / (10 + 60))
-    assert factor == pytest.approx(s * stats.t.ppf(0.975, 70) / stats.norm.ppf(0.975), rel=1e-12)
-    save_model(model, tmp_path / "model.safetensors")
+    s = np.sqrt((10 + (z**2).sum()) / (10 + 120))
+    factor = s * stats.t.ppf(0.975, 130) / stats.norm.ppf(0.975)
+    save_model(widened, tmp_path / "model.safetensors")
     wide = load_model(tmp_path / "model.safetensors")[0].predict(data.x, *data.counts.T)
     np.testing.assert_allclose(wide.sd, factor * plain.sd, rtol=1e-9)
     np.testing.assert_allclose(wide.mean, plain.mean, rtol=1e-9)
@@ -88,12 +93,14 @@ def test_each_row_is_predicted_by_a_fit_without_its_place(monkeypatch):
     data = _data(90, 30)
     seen = []
 
-    def watch(_model, train, held, _settings):
+    def watch(model, train, held, _settings):
         seen.append((train, held))
+        return model, None
 
     class Mean:
-        def widen(self, factor):
+        def widened(self, factor):
             assert factor == 1.0
+            return self
 
         def predict(self, x, tests, devices):
             train = seen[-1][0]
@@ -145,7 +152,7 @@ def test_the_level_of_areas_is_as_wide_as_that_of_the_map(make_model):
     x = np.random.default_rng(2).uniform(-1, 1, (7, 2))
     plain = joint_level(model, data, x).single_variances()
     before = two_variances(model, data, x)
-    model.widen(2.0)
+    model = model.widened(2.0)
     level = joint_level(model, data, x)
     np.testing.assert_allclose(level.single_variances(), 4 * plain, rtol=1e-9)
     one = sparse.csc_array(np.eye(7)[:, :1])

@@ -159,6 +159,7 @@ class TestMoments:
 
     def test_conditioning_in_chunks_is_whole(self, joint, train, x, monkeypatch):
         monkeypatch.setattr(lowrank, "CHUNK", 13)
+        monkeypatch.setattr("geogp.models.process.rows.CHUNK", 13)
         again = joint_posterior(joint.model, train)
         np.testing.assert_allclose(again.mean(x), joint.mean(x), rtol=1e-9)
         np.testing.assert_allclose(again.variance(x), joint.variance(x), rtol=1e-9)

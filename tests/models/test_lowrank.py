@@ -127,8 +127,7 @@ def test_prediction_by_hand(*, name, dtype, x, make_model, randomised, tolerance
     np.testing.assert_allclose(norm, (phi**2).sum(1), **tolerance(dtype))
     if isinstance(model.diagonal, VarianceCorrection):  # between the norms: both of its branches
         model.diagonal.largest.fill_(np.median(norm))
-    model.widen(1.5)
-    found = model.predict(x)
+    found = model.widened(1.5).predict(x)
     m, L = _double(model.posterior.m), _factor(model)
     if isinstance(model.noise, ValidationNoise):
         noise = model.noise.variance.item()
@@ -168,7 +167,8 @@ def test_another_unit_of_the_target_changes_nothing_else(
     mirror = np.sign(scale)
     first = Data(train.x, mirror * train.y), Data(validation.x, mirror * validation.y)
     second = tuple(Data(data.x, scale * data.y + shift) for data in (train, validation))
-    state, moved_state = fit(plain, *first, settings), fit(other, *second, settings)
+    _, state = fit(plain, *first, settings)
+    _, moved_state = fit(other, *second, settings)
     size = abs(scale)
     expected, found = plain.predict(x), other.predict(x)
     np.testing.assert_allclose(found.mean, shift + size * expected.mean, rtol=1e-6)

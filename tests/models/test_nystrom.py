@@ -14,7 +14,7 @@ from geogp.models.catalogue.build import CATALOGUE, build
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import FitState, fit
-from geogp.models.fitting.steps import WholeData
+from geogp.models.fitting.steps import ByInputs, WholeData, learn_closed_forms
 from geogp.models.options import Weights
 from geogp.models.papers.mixed_nystrom.kernels import MixedKernel
 from geogp.models.papers.mixed_nystrom.nystrom import AnchorEvidence, kernel_prior
@@ -51,9 +51,10 @@ def _model(name: str, data: Data, **changed) -> LowRankProcess:
     return model
 
 
-def _gradients(model: LowRankProcess, step, rows: Rows) -> tuple[float, dict[str, torch.Tensor]]:
+def _gradients(steps: ByInputs, rows: Rows) -> tuple[float, dict[str, torch.Tensor]]:
+    model = steps.process
     model.zero_grad(set_to_none=True)
-    loss = step.backward(model, rows, rows.n, Weights())
+    loss = steps.backward(rows, rows.n, Weights())
     return loss.item(), {k: v.grad for k, v in model.named_parameters() if v.grad is not None}
 
 
@@ -109,8 +110,7 @@ def test_the_gradient_has_the_opposite_sign_of_equation_21():
     """∂(-log p)/∂θ = ½ tr[(C⁻¹ - C⁻¹ y y' C⁻¹) ∂C/∂θ]; the paper prints the other sign."""
     data = _table(30)
     model, rows = _model("nystrom-mixed", data, r=30, jitter=0.0), _rows(data)
-    step = AnchorEvidence(log_marginal_likelihood)
-    _, gradients = _gradients(model, step, rows)
+    _, gradients = _gradients(AnchorEvidence(model, log_marginal_likelihood), rows)
     inverse = np.linalg.inv(_dense(model, data.x) + model.noise().item() * np.eye(30))
     white = inverse @ data.y
     for name, value in model.basis.kernel.named_parameters():
@@ -139,10 +139,10 @@ def test_sums_of_covariances_give_the_gradient_of_sums_of_features(name, repeate
     if repeated:
         data = Data(np.repeat(data.x[:20], 3, 0), data.y)
     model, rows = _model(name, data), _rows(data)
-    step = CATALOGUE[name].step
-    other = WholeData(log_marginal_likelihood, prior=step.prior)
-    loss, gradients = _gradients(model, step, step.gathered(rows))
-    expected, wanted = _gradients(model, other, rows)
+    steps = model.make_fit(model)
+    other = WholeData(model, log_marginal_likelihood, prior=steps.prior)
+    loss, gradients = _gradients(steps, steps.gathered(rows))
+    expected, wanted = _gradients(other, rows)
     assert loss == pytest.approx(expected, rel=1e-8)
     assert gradients.keys() == wanted.keys()
     assert "mean_constant" not in gradients
@@ -155,9 +155,8 @@ def test_low_noise_and_many_rows_keep_their_digits():
     data = _table(6000)
     model, rows = _model("nngp", data, r=60), _rows(data)
     model.noise.log_excess.data.fill_(math.log(2e-6))
-    step = CATALOGUE["nngp"].step
-    loss, gradients = _gradients(model, step, rows)
-    expected, wanted = _gradients(model, WholeData(log_marginal_likelihood), rows)
+    loss, gradients = _gradients(model.make_fit(model), rows)
+    expected, wanted = _gradients(WholeData(model, log_marginal_likelihood), rows)
     assert loss == pytest.approx(expected, rel=1e-6)
     for key, value in wanted.items():
         torch.testing.assert_close(gradients[key], value, rtol=1e-3, atol=1e-4, msg=key)
@@ -176,11 +175,11 @@ def test_a_line_search_turns_back_from_points_without_a_value(monkeypatch):
     fit(free, train, validation, replace(LBFGS, epochs=4))
     backward, hits = AnchorEvidence.backward, []
 
-    def walled(self, model, rows, n, weights):
-        if model.basis.kernel.log_hidden_weight.item() > wall:
+    def walled(self, rows, n, weights):
+        if self.process.basis.kernel.log_hidden_weight.item() > wall:
             hits.append(1)
             raise NumericalError("no factor")
-        return backward(self, model, rows, n, weights)
+        return backward(self, rows, n, weights)
 
     wall = free.basis.kernel.log_hidden_weight.item() + 0.02
     monkeypatch.setattr(AnchorEvidence, "backward", walled)
@@ -214,7 +213,7 @@ def test_a_fit_that_began_at_its_optimum_is_continued(tmp_path):
 def test_the_loss_is_the_dense_density_and_the_prior():
     data = _table(30)
     model, rows = _model("nystrom-mixed", data), _rows(data)
-    loss, _ = _gradients(model, CATALOGUE["nystrom-mixed"].step, rows)
+    loss, _ = _gradients(model.make_fit(model), rows)
     phi = model.basis(rows.x).phi.detach().numpy()
     noise = model.noise().item()
     dense = stats.multivariate_normal(np.zeros(30), phi @ phi.T + noise * np.eye(30))
@@ -235,8 +234,8 @@ def test_fitc_is_the_dense_density_with_the_missed_variance(repeated):
     if repeated:
         data = Data(np.repeat(data.x[:10], 3, 0), data.y)
     model, rows = _model("nystrom-mixed-fitc", data, r=6), _rows(data)
-    step = CATALOGUE["nystrom-mixed-fitc"].step
-    loss, gradients = _gradients(model, step, step.gathered(rows))
+    steps = model.make_fit(model)
+    loss, gradients = _gradients(steps, steps.gathered(rows))
     found = model.basis(rows.x)
     phi = found.phi.detach().numpy()
     own = found.residual.detach().numpy() + model.noise().item()
@@ -248,7 +247,7 @@ def test_fitc_is_the_dense_density_with_the_missed_variance(repeated):
             ends = []
             for change in (1e-5, -2e-5):
                 value.data += change
-                ends.append(_gradients(model, step, step.gathered(rows))[0])
+                ends.append(_gradients(steps, steps.gathered(rows))[0])
             value.data += 1e-5
             slope = (ends[0] - ends[1]) / 2e-5
             assert gradients[key].item() == pytest.approx(slope, rel=1e-4, abs=1e-7), key
@@ -259,7 +258,7 @@ def test_lbfgs_ends_where_the_gradient_vanishes():
     model = _model("nystrom-mixed", train)
     _, state = fit(model, train, validation, replace(LBFGS, epochs=8))
     standard = Data(train.x, (train.y - train.y.mean()) / train.y.std())
-    _, gradients = _gradients(model, CATALOGUE["nystrom-mixed"].step, _rows(standard))
+    _, gradients = _gradients(model.make_fit(model), _rows(standard))
     assert max(value.abs().max().item() for value in gradients.values()) < 1e-4
     assert state.losses[-1] <= state.losses[0]
     assert model.mean_constant.item() == 0
@@ -272,9 +271,8 @@ def test_lbfgs_gets_farther_than_the_papers_adam():
         settings = FitSettings(
             epochs=epochs, batch=1000, optimiser=optimiser, learning_rate=rate, decay="constant"
         )
-        losses[optimiser] = fit(_model("nystrom-mixed", train), train, validation, settings)[
-            1
-        ].losses
+        _, state = fit(_model("nystrom-mixed", train), train, validation, settings)
+        losses[optimiser] = state.losses
     assert losses["lbfgs"][-1] < losses["adamw"][-1] - 0.1
 
 
@@ -317,24 +315,23 @@ def test_a_checkpoint_without_the_optimiser_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_smaller_batch_is_one_random_part_of_the_inputs():
-    step, rows = CATALOGUE["nystrom-mixed"].step, _rows(_table(100))
-    assert isinstance(step, AnchorEvidence)
-    model = _model("nystrom-mixed", _table(100))
-    first, again = (
-        step.parts(model, rows, 30, np.random.default_rng(seed), seed / 2) for seed in (0, 1)
-    )
-    assert [part.n for part in first] == [30]
+    model, rows = _model("nystrom-mixed", _table(100)), _rows(_table(100))
+    steps = model.make_fit(model)
+    assert isinstance(steps, AnchorEvidence)
+    steps.start(rows, 0)
+    first, again = (steps.batches(30, np.random.default_rng(seed), seed / 2) for seed in (0, 1))
+    assert [batch.n for batch in first] == [30]
     assert torch.equal(first[0].numbers, again[0].numbers)
     assert first[0].numbers.unique().numel() == 30
     assert first[0].numbers.max() > 50
-    whole = step.parts(model, rows, 1000, np.random.default_rng(0), 0.5)
+    whole = steps.batches(1000, np.random.default_rng(0), 0.5)
     assert torch.equal(whole[0].numbers, torch.arange(100))
     posterior = _model("nystrom-mixed", _table(100))
     fit(posterior, _table(100), _table(20, seed=1), replace(LBFGS, epochs=1, batch=30))
     few = _model("nystrom-mixed", _table(100))
     few.load_state_dict(posterior.state_dict())
     y = torch.from_numpy(_table(100).y)
-    few.update_closed_forms(rows._replace(y=(y - few.y_mean) / few.y_sd), rows)
+    learn_closed_forms(few, rows._replace(y=(y - few.y_mean) / few.y_sd), rows)
     # The posterior is that of all hundred rows.
     torch.testing.assert_close(few.posterior.m, posterior.posterior.m)
 

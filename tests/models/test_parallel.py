@@ -16,7 +16,7 @@ from geogp.models.catalogue.storage import load_model
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting import parallel
 from geogp.models.fitting.loop import fit
-from geogp.models.fitting.steps import Part
+from geogp.models.fitting.steps import Batch
 from geogp.models.numerics.teams import Team, current_team
 from geogp.models.numerics.tensor_files import read_tensors
 from geogp.models.process.architecture import Architecture
@@ -206,10 +206,11 @@ def test_shares_hold_every_row_once(make_model, train):
     rows = Rows(
         torch.from_numpy(train.x), torch.from_numpy(train.y), torch.from_numpy(train.counts)
     )
-    step = CATALOGUE["sv-rbf"].step
-    part = Part(torch.randperm(90), 90)
-    shares = step.split(model, rows, part, 4)
-    assert torch.cat([share.numbers for share in shares]).tolist() == part.numbers.tolist()
+    steps = model.make_fit(model)
+    steps.start(rows, 0)
+    batch = Batch(torch.randperm(90), 90)
+    shares = steps.split(batch, 4)
+    assert torch.cat([share.numbers for share in shares]).tolist() == batch.numbers.tolist()
     assert [share.n for share in shares] == [23, 23, 22, 22]
     owned = [Team(rank, 4).own(90) for rank in range(4)]
     assert [i for own in owned for i in range(90)[own]] == list(range(90))
@@ -217,8 +218,9 @@ def test_shares_hold_every_row_once(make_model, train):
 
 @pytest.mark.parametrize("name", ["dbk-mml", "nystrom-mixed", "t-process"])
 def test_objectives_of_all_rows_are_not_split(name, make_model):
+    model = make_model(name)
     with pytest.raises(RequestError, match=f"{name} is fitted to all rows at once, so 3"):
-        CATALOGUE[name].step.split(make_model(name), None, None, 3)
+        model.make_fit(model).split(Batch(torch.arange(90), 90), 3)
 
 
 def test_more_processes_than_gpus_are_refused(monkeypatch):

@@ -14,7 +14,7 @@ from geogp.models.fitting.steps import PerBatch
 from geogp.models.options import Weights
 from geogp.models.process.lowrank import LowRankProcess
 from geogp.models.process.noise import NOISE_FLOOR
-from geogp.models.process.objectives import dppgp, elbo, ppgp
+from geogp.models.process.objectives import BatchObjective, dppgp, elbo, ppgp
 from geogp.models.process.rows import Rows
 
 with warnings.catch_warnings():  # GPyTorch still compiles by torch.jit.script
@@ -116,14 +116,13 @@ def world(make_sparse_gp, set_posterior) -> World:
 
 @pytest.fixture
 def assert_same_loss(world) -> Callable[..., None]:
-    """Compare value and gradients of our step with GPyTorch's objective, to be maximised."""
+    """Compare value and gradients of our objective with GPyTorch's objective, to be maximised."""
 
-    def compare(mll: gpytorch.Module, step: PerBatch, n: int, weights: Weights) -> None:
+    def compare(mll: gpytorch.Module, objective: BatchObjective, n: int, weights: Weights) -> None:
         theirs = -mll(world.reference(world.x), world.y)
         theirs.backward()
-        ours = step.backward(
-            world.model, Rows(world.x, world.y, world.y.new_ones(len(world.y), 2)), n, weights
-        )
+        rows = Rows(world.x, world.y, world.y.new_ones(len(world.y), 2))
+        ours = PerBatch(world.model, objective).backward(rows, n, weights)
         assert ours.item() == pytest.approx(theirs.item(), abs=1e-6)
         found, expected = world.ours(), world.theirs()
         for part in PARTS:
@@ -138,7 +137,7 @@ def assert_same_loss(world) -> Callable[..., None]:
 @pytest.mark.parametrize("n", [30, 47, 4000])
 def test_elbo_and_its_gradients_are_those_of_gpytorch(world, assert_same_loss, n):
     mll = gpytorch.mlls.VariationalELBO(world.likelihood, world.reference, num_data=n)
-    assert_same_loss(mll, PerBatch(elbo), n, Weights())
+    assert_same_loss(mll, elbo, n, Weights())
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.3, 1.0])
@@ -148,7 +147,7 @@ def test_ppgp_and_its_gradients_are_those_of_gpytorch(world, assert_same_loss, n
     mll = gpytorch.mlls.PredictiveLogLikelihood(
         world.likelihood, world.reference, num_data=n, beta=torch.tensor(beta)
     )
-    assert_same_loss(mll, PerBatch(ppgp), n, Weights(alpha=0.7, beta=beta))
+    assert_same_loss(mll, ppgp, n, Weights(alpha=0.7, beta=beta))
 
 
 @pytest.mark.parametrize("n", [47])

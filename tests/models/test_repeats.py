@@ -41,12 +41,13 @@ def _rows(data: Data) -> Rows:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_objective_and_its_gradient_are_those_of_all_rows(name):
     rows = _rows(_places(12, 90))
-    model, step = _model(name, rows.x.numpy()), CATALOGUE[name].step
+    model = _model(name, rows.x.numpy())
+    steps = model.make_fit(model)
     weights = Weights(0.3, 0.7)
     found = []
     for given in (rows, rows.collapsed()):
         model.zero_grad()
-        loss = step.backward(model, given, rows.n, weights)
+        loss = steps.backward(given, rows.n, weights)
         gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
         found.append((loss, gradients))
     (plain, first), (together, second) = found
@@ -70,21 +71,23 @@ def test_counts_means_and_scatter_by_hand():
 
 
 def test_only_inputs_that_repeat_are_put_together():
-    step = CATALOGUE["dbk-rbf"].step
     many, few = _rows(_places(20, 200)), _rows(_places(500, 200))
-    assert len(step.gathered(many).y) <= 20
-    assert step.gathered(few) is few
+    model = _model("dbk-rbf", few.x.numpy())
+    steps = model.make_fit(model)
+    assert len(steps.gathered(many).y) <= 20
+    assert steps.gathered(few) is few
 
 
 def test_batches_hold_every_row_once_and_about_as_many_as_asked_for():
-    step = CATALOGUE["dbk-rbf"].step
-    rows = step.gathered(_rows(_places(50, 1000)))
+    rows = _rows(_places(50, 1000))
     model = _model("dbk-rbf", rows.x.numpy())
-    parts = step.parts(model, rows, 100, np.random.default_rng(0), 0.0)
-    assert sorted(torch.cat([part.numbers for part in parts]).tolist()) == list(range(50))
-    assert sum(part.n for part in parts) == 1000
-    assert len(parts) == 10
-    assert max(part.n for part in parts) < 200
+    steps = model.make_fit(model)
+    steps.start(rows, 0)
+    batches = steps.batches(100, np.random.default_rng(0), 0.0)
+    assert sorted(torch.cat([batch.numbers for batch in batches]).tolist()) == list(range(50))
+    assert sum(batch.n for batch in batches) == 1000
+    assert len(batches) == 10
+    assert max(batch.n for batch in batches) < 200
 
 
 @pytest.mark.parametrize("name", ["dbk-silu", "dbk-exact", "dbk-mml"])

@@ -14,6 +14,7 @@ from geogp.errors import RequestError
 from geogp.models.catalogue.build import CATALOGUE, build
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
+from geogp.models.fitting.steps import learn_closed_forms
 from geogp.models.joint.law import joint_posterior
 from geogp.models.options import Weights
 from geogp.models.papers.scale_mixtures.processes import (
@@ -168,7 +169,7 @@ class TestVariational:
         model = build("sv-t-process", SIZES, None)
         model.basis.load_state_dict(exact.basis.state_dict())
         model.noise.load_state_dict(exact.noise.state_dict())
-        model.keep_rows(rows_of(table(30)), 0)
+        model.make_fit(model).start(rows_of(table(30)), 0)
         scale = exact.scale_posterior
         with torch.no_grad():
             # L of the closed form is upper triangular: take the lower factor of L L'.

@@ -142,7 +142,7 @@ def test_rows_of_equal_inputs_stay_apart(train):
     y = torch.arange(20, dtype=torch.float64)
     rows = Rows(x, y, y.new_ones(len(y), 2, dtype=torch.float64))
     assert model.make_fit(model).gathered(rows) is rows
-    assert find_spec("vbll").step.gathered(rows) is not rows
+    assert find_spec("vbll").fit(model).gathered(rows) is not rows
 
 
 @pytest.fixture(scope="module")

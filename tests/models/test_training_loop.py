@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,18 @@ from geogp.models.catalogue.build import CATALOGUE, build
 from geogp.models.catalogue.storage import save_model
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting import loop as training
+from geogp.models.fitting import steps as fit_steps
 from geogp.models.fitting.loop import FitState, fit
 from geogp.models.fitting.steps import PerBatch, WholeData
 from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.models.options import Weights
 from geogp.models.papers.mixed_nystrom.nystrom import AnchorBasis
 from geogp.models.process import lowrank
+from geogp.models.process import rows as process_rows
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
 from geogp.models.process.lowrank import LowRankProcess
+from geogp.models.process.objectives import BatchObjective
 
 
 def _history(state: FitState) -> dict[str, Any]:
@@ -60,7 +64,8 @@ def attempt(train, validation, quick, make_model) -> Callable[..., FitState]:
         held: Data = validation,
         **watch: Any,
     ) -> FitState:
-        return fit(make_model() if model is None else model, rows, held, settings, **watch)
+        _, state = fit(make_model() if model is None else model, rows, held, settings, **watch)
+        return state
 
     return run
 
@@ -162,7 +167,7 @@ class TestProgress:
             given.append((n, weights))
             return terms.mean.square().mean() + y.mean()
 
-        _use(monkeypatch, PerBatch(objective))
+        _use(monkeypatch, objective)
         attempt(settings=replace(quick, epochs=1))
         assert given == 5 * [(190, quick.weights)]
 
@@ -172,7 +177,7 @@ class TestProgress:
         def objective(terms, y, _n, _weights):
             return 0 * terms.mean.sum() + y.mean() + 3
 
-        _use(monkeypatch, PerBatch(objective))
+        _use(monkeypatch, objective)
         data = Data(train.x, train.y + np.linspace(0, 5, 190))
         model = make_model(dtype="float64")
         state = attempt(model, with_settings(epochs=3), rows=data)
@@ -184,7 +189,8 @@ class TestProgress:
         settings = with_settings(epochs=2)
         whole, parts = make_model(name, dtype="float64"), make_model(name, dtype="float64")
         expected = attempt(whole, settings)
-        monkeypatch.setattr(lowrank, "CHUNK", 33)
+        for module in (lowrank, process_rows, fit_steps):
+            monkeypatch.setattr(module, "CHUNK", 33)
         state = attempt(parts, settings)
         assert state.losses == pytest.approx(expected.losses, rel=1e-9)
         assert state.validation_nll == pytest.approx(expected.validation_nll, rel=1e-9)
@@ -236,24 +242,24 @@ class TestProgress:
     @pytest.mark.parametrize("name", ADAM)
     def test_rows_of_a_step(self, name, quick, make_model, monkeypatch, attempt):
         """Batches of the size asked for, but all rows where the objective does not split."""
-        step, given = CATALOGUE[name].step, []
-        backward = type(step).backward
+        kind, given = CATALOGUE[name].fit.func, []
+        backward = kind.backward
         monkeypatch.setattr(
-            type(step),
+            kind,
             "backward",
-            lambda self, model, rows, n, weights: (
-                given.append((len(rows.x), len(rows.y), n))
-                or backward(self, model, rows, n, weights)
+            lambda self, rows, n, weights: (
+                given.append((len(rows.x), len(rows.y), n)) or backward(self, rows, n, weights)
             ),
         )
         attempt(make_model(name), replace(quick, epochs=2))
-        sizes = [190] if isinstance(step, WholeData) else [40, 40, 40, 40, 30]
+        sizes = [190] if issubclass(kind, WholeData) else [40, 40, 40, 40, 30]
         assert given == 2 * [(size, size, 190) for size in sizes]
 
 
-def _use(monkeypatch: pytest.MonkeyPatch, step: PerBatch) -> None:
-    """Train by another step than that of the catalogue."""
-    monkeypatch.setattr(build_model, "find_spec", lambda name: replace(CATALOGUE[name], step=step))
+def _use(monkeypatch: pytest.MonkeyPatch, objective: BatchObjective) -> None:
+    """Train on another objective than that of the catalogue."""
+    other = partial(PerBatch, objective=objective)
+    monkeypatch.setattr(build_model, "find_spec", lambda name: replace(CATALOGUE[name], fit=other))
 
 
 class TestSchedule:
@@ -262,9 +268,9 @@ class TestSchedule:
         """Learning rate and gradient of each parameter at every step, as the optimiser saw them."""
         made, seen = training.make_optimiser, []
 
-        def watched(model, settings):
-            optimiser = made(model, settings)
-            names = {id(value): name for name, value in model.named_parameters()}
+        def watched(trained, settings):
+            optimiser = made(trained, settings)
+            names = {id(value): name for name, value in trained.process.named_parameters()}
             optimiser.register_step_pre_hook(
                 lambda opt, *_: seen.append(
                     {
@@ -298,13 +304,14 @@ class TestSchedule:
     ):
         model = make_model(name)
         attempt(model, with_settings(epochs=2, head_rate=7.0))
+        own_rates = model.make_fit(model).rates()
         share = np.arange(len(taken)) / len(taken)
         rates = 1e-2 * 0.5 * (1 + np.cos(np.pi * share))
         for step, rate in zip(taken, rates, strict=True):
             assert step.keys() == dict(model.named_parameters()).keys()
             for key, (lr, _) in step.items():
                 factor = 1 if key.startswith("basis.backbone.") else 7
-                own = model.rates().get(key, 1.0)
+                own = own_rates.get(key, 1.0)
                 assert lr == pytest.approx(own * factor * rate, rel=1e-12), key
 
     @pytest.mark.parametrize("name", NAMES)
@@ -331,7 +338,9 @@ class TestSchedule:
     def test_weight_decay_on_the_network_only(self, make_model, quick):
         model = make_model("dbk-rbf")
         names = {id(value): name for name, value in model.named_parameters()}
-        optimiser = training.make_optimiser(model, replace(quick, weight_decay=0.03))
+        optimiser = training.make_optimiser(
+            model.make_fit(model), replace(quick, weight_decay=0.03)
+        )
         decayed = {
             names.pop(id(value)): group["weight_decay"]
             for group in optimiser.param_groups
@@ -346,7 +355,7 @@ class TestSchedule:
 
     def test_without_a_network_nothing_decays(self, make_model, quick):
         model = make_model("sv-rbf")
-        optimiser = training.make_optimiser(model, quick)
+        optimiser = training.make_optimiser(model.make_fit(model), quick)
         assert {group["weight_decay"] for group in optimiser.param_groups} == {0}
         held = [id(value) for group in optimiser.param_groups for value in group["params"]]
         assert sorted(held) == sorted(id(value) for value in model.parameters())
@@ -688,7 +697,7 @@ class TestRefusals:
         def objective(terms, y, _n, _weights):
             return 0 * terms.mean.sum() + math.inf * y.square().mean()
 
-        _use(monkeypatch, PerBatch(objective))
+        _use(monkeypatch, objective)
         monkeypatch.setattr(torch.optim.AdamW, "step", lambda *_: None)
         with pytest.raises(NumericalError, match=r"diverged in epoch 1: .* Lower the learning"):
             attempt()
@@ -753,13 +762,13 @@ class TestAverage:
         by_hand = {name: value.detach().clone() for name, value in model.named_parameters()}
         made, count, kept = training.make_optimiser, [0], []
 
-        def watched(which, settings):
-            optimiser = made(which, settings)
+        def watched(trained, settings):
+            optimiser = made(trained, settings)
 
             def follow(*_: object) -> None:
                 count[0] += 1
                 share = max(1 / 10, 9 / (10 + count[0]))
-                for name, value in which.named_parameters():
+                for name, value in trained.process.named_parameters():
                     by_hand[name] += share * (value.detach() - by_hand[name])
                 if count[0] % 5 == 0:
                     kept.append({name: value.clone() for name, value in by_hand.items()})

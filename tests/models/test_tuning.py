@@ -31,7 +31,7 @@ def make(make_model) -> Callable[[], LowRankProcess]:
     return lambda: make_model("pp-dkl", dtype="float64")
 
 
-def _diverge(*betas: float) -> Callable[..., FitState]:
+def _diverge(*betas: float) -> Callable[..., tuple[Any, FitState]]:
     """The fit, which diverges for some values of beta."""
 
     def broken(
@@ -84,7 +84,7 @@ class TestSearch:
     ):
         seen = []
 
-        def watched(model: LowRankProcess, *given: Any, **rest: Any) -> FitState:
+        def watched(model: LowRankProcess, *given: Any, **rest: Any) -> tuple[Any, FitState]:
             seen.append(given)
             return fit(model, *given, **rest)
 
@@ -104,8 +104,9 @@ class TestSearch:
         monkeypatch.setattr(
             tuning,
             "fit",
-            lambda _m, _t, _v, s, **_: FitState(
-                best_nll=scores[s.weights.beta], losses=[-scores[s.weights.beta]]
+            lambda model, _t, _v, s, **_: (
+                model,
+                FitState(best_nll=scores[s.weights.beta], losses=[-scores[s.weights.beta]]),
             ),
         )
         trials = choose_weights(make, train, validation, settings)

@@ -2,6 +2,7 @@
 
 import html
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -31,13 +32,10 @@ def _predicted(result: RunResult, *, plain: bool = False) -> Prediction:
     table = opened.job.places.of_tiles(
         opened.tiles, asked.quarter, tests=asked.tests, devices=asked.devices
     )
-    law = network.predictive_law()
     if plain:
-        network.set_law(no_law())
-    try:
-        return opened.model.predict_distribution(table)
-    finally:
-        network.set_law(law)
+        errors = replace(network.errors, law=no_law())
+        opened.model.network_ = replace(network, errors=errors)
+    return opened.model.predict_distribution(table)
 
 
 @pytest.fixture(scope="module")

@@ -117,11 +117,11 @@ def fit(
     if team.leads and team.size > 1:
         tell(team, announcement(process, train, validation, settings))
     process.take_target(train.y)
-    new: SteppedFit[Any] = process.make_fit(process)
-    if not new.in_steps:
+    new: Fit[Any] = process.make_fit(process)
+    if (stepped := new.stepped) is None:
         return _in_closed_form(new, train, validation, settings.seed)
-    with one_core_each() if new.one_core_each else nullcontext():
-        run = _Run(new, train, validation, settings, checkpoint)
+    with one_core_each() if stepped.one_core_each else nullcontext():
+        run = _Run(stepped, train, validation, settings, checkpoint)
         run.resume()
         try:
             while run.state.epoch < settings.epochs and not run.out_of_patience():

@@ -37,11 +37,7 @@ class Fit(ABC, Generic[P]):
         The training rows, in the form that the steps need; set by `start`.
     seed
         Seed of random choices; set by `start`.
-    in_steps
-        Whether the loop makes steps, which a `SteppedFit` has.
     """
-
-    in_steps: ClassVar[bool] = False
 
     rows: Rows
     seed: int
@@ -67,6 +63,11 @@ class Fit(ABC, Generic[P]):
 
         `held_out` are the validation rows.
         """
+
+    @property
+    def stepped(self) -> "SteppedFit[P] | None":
+        """The fit itself if gradient steps train it, else None."""
+        return None
 
     def state(self) -> dict[str, Tensor]:
         """Return the tensors that the steps change, by name, without copies."""
@@ -98,7 +99,6 @@ class SteppedFit(Fit[P]):
     `same_kernels` is true if `RecordedStep` can record a step.
     """
 
-    in_steps = True
     one_core_each: ClassVar[bool] = False
     same_kernels: ClassVar[bool] = False
 
@@ -106,6 +106,11 @@ class SteppedFit(Fit[P]):
     def batch_rows(batch: int, n: int) -> int:
         """Return how many of n rows a step uses; by default the requested batch size."""
         return min(batch, n)
+
+    @property
+    def stepped(self) -> "SteppedFit[P]":
+        """The fit itself, because gradient steps train it."""
+        return self
 
     @property
     def can_solve_mean(self) -> bool:

@@ -139,7 +139,7 @@ def test_one_fit_gives_both_predictive_variances(study):
     for name in ("nystrom-mixed", "nystrom-mixed-dtc"):
         model = study.make_model(study.Case("C1", r=5, model=name), train, world)
         rows = model.as_rows(train)
-        learn_closed_forms(model, rows, rows)
+        study.learn_closed_forms(model, rows, rows)
         found[name] = study.score(model.predict(test.x), test.y), study.scores(model, test)
     (usual, both), (full, _) = found.values()
     assert both["nll"] == usual["nll"]
