@@ -246,12 +246,12 @@ MUTANTS = [
             "variance * self.y_sd, noise.expand_as(variance) * scale",
         ),
         mean_without_its_constant=(
-            "(self.mean_constant.double() + found.mean)",
-            "found.mean",
+            "(self.mean_constant.double() + marginals.mean)",
+            "marginals.mean",
         ),
     ),
     *_of(
-        "models/process/lowrank",
+        "models/process/rows",
         "models/test_repeats::test_counts_means_and_scatter_by_hand",
         scatter_of_repeats_lost=(
             "torch.bincount(inverse, square) / count",
@@ -270,7 +270,7 @@ MUTANTS = [
     ),
     # Bases and kernels
     *_of(
-        "models/process/lowrank",
+        "models/process/rows",
         "devices/test_models_on_second_device::test_no_step_waits_with_four_rows_at_each_input",
         number_of_rows_asked_of_the_gpu=("repeats, total=len(self.y))", "repeats, total=None)"),
     ),
@@ -278,8 +278,8 @@ MUTANTS = [
         "models/fitting/steps",
         "devices/test_models_on_second_device::test_no_step_waits_with_four_rows_at_each_input",
         rows_of_a_step_counted_on_the_gpu=(
-            "self.backward(model, rows.at(part.numbers, part.n),",
-            "self.backward(model, rows.at(part.numbers),",
+            "self.backward(self.rows.at(batch.numbers, batch.n),",
+            "self.backward(self.rows.at(batch.numbers),",
         ),
     ),
     *_of(
@@ -313,7 +313,7 @@ MUTANTS = [
     *_of(
         "models/fitting/recorded_steps",
         "devices/test_recorded_steps",
-        recorded_rows_never_change=("held.numbers.copy_(part.numbers)", "held.numbers"),
+        recorded_rows_never_change=("held.numbers.copy_(batch.numbers)", "held.numbers"),
         slower_way_is_kept=("if recorded > alone:", "if recorded < alone:"),
     ),
     *_of(
@@ -421,7 +421,12 @@ MUTANTS = [
         "models/test_near_rows",
         "models/test_near_network",
         columns_of_the_first_stripe=("eye[stripe.start :, stripe]", "eye[: m - stripe.start, :16]"),
-        networks_of_other_counts=("near.asked[2:] if known else ()", "near.asked[2:]"),
+    ),
+    *_of(
+        "models/field/near_cache",
+        "models/test_near_rows",
+        "models/test_near_network",
+        networks_of_other_counts=("self.asked[2:] if same else ()", "self.asked[2:]"),
     ),
     *_of(
         "models/fitting/loop",
@@ -535,7 +540,7 @@ MUTANTS = [
     *_of(
         "models/papers/classes/processes",
         "models/test_categorical",
-        residual_lost=("moments.variance + self.diagonal(found)[:, None]", "moments.variance"),
+        residual_lost=("moments.variance + self.diagonal(features)[:, None]", "moments.variance"),
         variance_without_its_scale=(
             "function_variance=scale * usual.function_variance",
             "function_variance=usual.function_variance",
