@@ -42,8 +42,8 @@ def test_the_coefficient_of_a_covariate_is_found(fitted):
 def test_the_closed_form_finds_it_too(fitted):
     """Given the basis, the weights have a posterior in closed form, with its own coefficient."""
     network = fitted.network_
-    m, L = network.conditioned(network.rows.as_rows())
-    scale = float(network.y_sd) * float(network.basis.log_scale.detach().exp())
+    m, L = network.conditioned(network.rows.rows)
+    scale = float(network.y_sd) * float(network.parameters.basis.log_scale.detach().exp())
     assert scale * float(m.detach()[-1]) == pytest.approx(SLOPE, abs=0.04)
     own = fitted.coefficients_.loc["height", "sd"]
     assert scale * float(L.detach()[-1].norm()) == pytest.approx(own, rel=0.5)
