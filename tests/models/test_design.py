@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from field_worlds import field_of
 from test_joint_level import dense, exact, grid, make_field, with_drift
 
 from geogp.errors import RequestError
@@ -24,7 +25,6 @@ from geogp.models.joint.design import (
 from geogp.models.joint.level import LocalCovariance, joint_level
 from geogp.models.process import memory
 from geogp.models.process.rows import Rows
-from tests.models.field_worlds import field_of
 
 __all__ = ["exact"]
 

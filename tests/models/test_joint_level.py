@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from field_worlds import field_of
 from scipy import sparse
 
 from geogp.errors import DataError, RequestError
@@ -23,7 +24,6 @@ from geogp.models.process.data import Data
 from geogp.models.process.posteriors import VariationalPosterior
 from geogp.models.process.rows import Rows
 from geogp.runs.questions.area_levels import median_sds
-from tests.models.field_worlds import field_of
 
 SIZES = Architecture(d=3, h=6, r=5, blocks=1, dtype="float64", units=(6.0, 6.0, 4.0))
 

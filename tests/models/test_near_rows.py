@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
+from field_worlds import field_of
 from scipy.spatial import KDTree
 from test_joint_level import exact, grid, make_field
 
@@ -33,7 +34,6 @@ from geogp.models.fitting.loop import fit
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
 from geogp.models.process.rows import Rows
-from tests.models.field_worlds import field_of
 
 __all__ = ["exact"]
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from field_worlds import field_of
 from scipy import stats
 
 from geogp.distributions.shapes import GAUSSIAN
@@ -37,7 +38,6 @@ from geogp.models.field.predictive_law import (
 from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.rows import Rows
-from tests.models.field_worlds import field_of
 
 # By 1, two covariates and their squares: location, log scale, skewness and log tail weight.
 BY_BOTH = np.array(
