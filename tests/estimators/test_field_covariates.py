@@ -7,7 +7,9 @@ from sklearn.base import clone
 
 from geogp import DeepBasisGP, FieldGP, RequestError, load_model, split
 from geogp.errors import DataError
+from geogp.models.field.conditioning import information_in
 from geogp.models.process.architecture import Architecture
+from geogp.models.process.posteriors import posterior_of
 
 PLAIN = {"x": "east", "y": "north", "crs": None}
 SLOPE = 0.5
@@ -42,7 +44,7 @@ def test_the_coefficient_of_a_covariate_is_found(fitted):
 def test_the_closed_form_finds_it_too(fitted):
     """Given the basis, the weights have a posterior in closed form, with its own coefficient."""
     network = fitted.network_
-    m, L = network.conditioned(network.rows.rows)
+    m, L = posterior_of(information_in(network.parameters, network.rows))
     scale = float(network.y_sd) * float(network.parameters.basis.log_scale.detach().exp())
     assert scale * float(m.detach()[-1]) == pytest.approx(SLOPE, abs=0.04)
     own = fitted.coefficients_.loc["height", "sd"]
