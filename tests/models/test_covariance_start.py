@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from field_worlds import field_of
 
 from geogp.models.catalogue.build import build
 from geogp.models.field import covariance_start as starting
@@ -14,7 +15,6 @@ from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from tests.models.field_worlds import field_of
 
 RANGE_KM = 12.0
 

@@ -6,9 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from test_joint_level import dense, exact, grid, make_field
+from field_worlds import field_of
+from test_joint_level import dense, exact, grid, make_field, with_drift
 
 from geogp.errors import RequestError
+from geogp.models.field.conditioning import condition_on
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
 from geogp.models.joint import design
@@ -282,24 +284,24 @@ class TestField:
         model, x, tests = make_field(5, 40, device), grid(5), 4.0
         before = joint_level(model, None, x, calibrated=False, earlier=25)
         found = choose(covariance_of(before), np.ones(25), before.measured(tests).noise_variance, 3)
-        held = model.rows
-        added = model.scaled(x[found.tiles])
+        held, parameters = model.rows, model.parameters
+        added = parameters.scaled(x[found.tiles])
         rows = Rows(
             torch.cat([held.x, added]),
             torch.cat([held.y, torch.zeros_like(held.y[:3])]),
-            torch.cat([held.counts, model.counts_of(tests, None, 3)]),
+            torch.cat([held.counts, parameters.counts_of(tests, None, 3)]),
         )
         # The law of measurements goes no further than the counts ever seen.
         assert (held.counts.max(0).values > rows.counts[-1]).all()
-        model.keep_rows(rows, 0)
+        model = field_of(parameters, rows)
+        condition_on(parameters, model.rows)
         after = joint_level(model, None, x, calibrated=False, earlier=25)
         fell = before.single_variances() - after.single_variances()
         np.testing.assert_allclose(fell, found.removed, atol=1e-7)
         np.testing.assert_allclose(fell.sum(), found.gains.sum(), rtol=1e-6)
 
     def test_products_are_those_of_the_covariance(self):
-        model, x = make_field(8, 120, seed=4), grid(8, 2.0)
-        model.drift.copy_(torch.tensor([0.05, 0.0]))
+        model, x = with_drift(make_field(8, 120, seed=4), 0.05, 0.0), grid(8, 2.0)
         level = joint_level(model, None, x)
         C = level.sum_covariance(np.eye(64))
         covariance = covariance_of(level)

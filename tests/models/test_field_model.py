@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from field_worlds import field_of, weights_given_rows
 from scipy import stats
 from scipy.spatial.distance import cdist
 
@@ -31,7 +32,6 @@ from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
 from geogp.models.process.objectives import whitened_elbo
 from geogp.models.process.rows import Rows
-from tests.models.field_worlds import field_of, weights_given_rows
 
 UNITS = (20.0, 10.0, 4.0)
 SIZES = Architecture(d=3, h=6, r=5, blocks=1, dtype="float64", units=UNITS)

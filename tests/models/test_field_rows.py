@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from field_worlds import field_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,7 +26,6 @@ from geogp.models.fitting.steps import Batch
 from geogp.models.options import Weights
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.rows import Rows
-from tests.models.field_worlds import field_of
 
 
 @given(st.integers(1, 9), st.integers(1, 7), st.integers(1, 6), st.integers(0, 999))

@@ -5,12 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from geogp.models.field.network import FieldNetwork
+from field_worlds import field_of
 from scipy import sparse
 
 from geogp.errors import DataError, RequestError
 from geogp.models.catalogue.build import build
 from geogp.models.field import tile_sequence, vecchia
+from geogp.models.field.conditioning import condition_on
+from geogp.models.field.fitted import FittedField
+from geogp.models.field.parameters import FieldParameters
 from geogp.models.field.predictive_law import no_law
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
@@ -39,8 +42,8 @@ def of_provider(x: np.ndarray, number: int) -> np.ndarray:
 
 def make_field(
     side: int, n: int, device: str = "cpu", seed: int = 0, *, by_provider: bool = False
-) -> FieldNetwork:
-    """A model with random parameters that holds n rows on the tiles of a square."""
+) -> FittedField:
+    """A field with random parameters, given n rows on the tiles of a square."""
     random = np.random.default_rng(seed)
     places = grid(side)
     x = places[random.integers(0, len(places), n)]
@@ -51,19 +54,30 @@ def make_field(
         names = "east", "north", "time", "a", "b"
         sizes = replace(SIZES, d=5, units=(*SIZES.units, 1.0, 1.0), columns=names)
         sizes = replace(sizes, covariates=names[3:], providers=2)
-    model = build("field", sizes, x, seed=2)
-    assert isinstance(model, FieldNetwork)
+    parameters = build("field", sizes, x, seed=2)
+    assert isinstance(parameters, FieldParameters)
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
-        for name, value in model.named_parameters():
+        for name, value in parameters.named_parameters():
             if not name.startswith("basis"):
                 value.add_(0.3 * torch.randn(value.shape, generator=generator, dtype=value.dtype))
-        model.y_mean.fill_(3.0)
-        model.y_sd.fill_(0.5)
+        parameters.y_mean.fill_(3.0)
+        parameters.y_sd.fill_(0.5)
     y, tests = random.standard_normal(n), random.integers(1, 30, n).astype(float)
     counts = torch.from_numpy(np.column_stack([tests, np.ceil(0.7 * tests)]))
-    model.keep_rows(Rows(model.scaled(x), torch.from_numpy(y), counts), 0)
-    return model.to(device)
+    field = field_of(parameters, Rows(parameters.scaled(x), torch.from_numpy(y), counts))
+    condition_on(parameters, field.rows)
+    return field.to(torch.device(device))
+
+
+def with_drift(field: FittedField, variance: float, trend: float) -> FittedField:
+    """The field with a variance and a squared mean of the change of the level per quarter."""
+    return replace(field, drift=torch.tensor([variance, trend], dtype=torch.float64))
+
+
+def _points(field: FittedField, x: np.ndarray) -> np.ndarray:
+    """Inputs in km and quarters."""
+    return field.parameters.points(field.parameters.scaled(x)).numpy()
 
 
 @pytest.fixture
@@ -74,18 +88,18 @@ def exact(monkeypatch) -> None:
         monkeypatch.setattr(vecchia, f"{name}_ROWS", 200)
 
 
-def dense(model: FieldNetwork, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def dense(model: FittedField, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and covariance of the level at tiles by one dense conditioning on all rows."""
-    held, sd = model.rows, model.y_sd.item()
+    held, parameters, sd = model.rows, model.parameters, model.y_sd.item()
     rows = held.x.cpu().numpy()
     K, cross, own = (
         model.kernel(a, b) + model.tile_kernel(a, b) for a, b in ((rows, rows), (x, rows), (x, x))
     )
     endless = torch.full((len(x), 2), torch.inf, dtype=torch.float64, device=model.device)
     with torch.no_grad():
-        noise = model.row_terms(held.x, held.counts).noise.cpu().numpy() * sd**2
-        base = model.y_mean.item() + sd * model.mean_constant.item()
-        shifts = [sd * model.law.shift(t).cpu().numpy() for t in (held.counts, endless)]
+        noise = parameters.row_terms(held.x, held.counts).noise.cpu().numpy() * sd**2
+        base = model.y_mean.item() + sd * parameters.mean_constant.item()
+        shifts = [sd * parameters.law.shift(t).cpu().numpy() for t in (held.counts, endless)]
     A = K + np.diag(noise)
     y = model.y_mean.item() + sd * held.y.cpu().numpy()
     mean = base + shifts[1] + cross @ np.linalg.solve(A, y - base - shifts[0])
@@ -154,7 +168,7 @@ class TestApproximation:
 
     @pytest.fixture(scope="class")
     @staticmethod
-    def model() -> FieldNetwork:
+    def model() -> FittedField:
         return make_field(24, 800, seed=3)
 
     @pytest.fixture(scope="class")
@@ -266,7 +280,7 @@ class TestApproximation:
         assert (np.abs(change) < 0.5 * np.sqrt(variance)).all()
 
     def test_a_patch_has_neighbours(self, model):
-        points = model.points(model.scaled(np.vstack([grid(9, 0.0), grid(9, 1.0)]))).numpy()
+        points = _points(model, np.vstack([grid(9, 0.0), grid(9, 1.0)]))
         patches = tile_sequence._patches(points, tile_sequence.PATCH_TILES)
         np.testing.assert_array_equal(np.sort(patches.order), np.arange(2 * 81))
         parts = [points[part] for part in np.split(patches.order, patches.first[1:])]
@@ -290,7 +304,7 @@ class TestApproximation:
         random = np.random.default_rng(0)
         x = np.vstack([random.uniform(-1, 1, (400, 3)), random.uniform(0, 0.01, (30, 3))])
         x[:, 2] = 0
-        points = model.points(model.scaled(x)).numpy()
+        points = _points(model, x)
         patches = tile_sequence._patches(points, tile_sequence.PATCH_TILES)
         np.testing.assert_array_equal(np.sort(patches.order), np.arange(430))
         assert patches.count.max() <= np.ceil(2 * 430 / len(np.unique(patches.centre, axis=0)))
@@ -298,11 +312,6 @@ class TestApproximation:
     def test_without_earlier_tiles_single_ones_are_those_of_prediction(self, model):
         x = grid(self.SIDE)
         level = joint_level(model, None, x, calibrated=False, earlier=0)
-        factor = torch.linalg.cholesky(level.L @ level.L.T)
-        with torch.no_grad():
-            model.posterior.m.copy_(level.m)
-            model.posterior.lower.copy_(factor.tril(-1))
-            model.posterior.log_diagonal.copy_(factor.diagonal().log())
         stated = model.predict(x, level=True)
         single = level.sum_variances(sparse.identity(len(x), format="csc"))
         np.testing.assert_allclose(single, stated.function_variance, rtol=1e-8)
@@ -344,8 +353,7 @@ class TestTwoTimes:
         np.testing.assert_allclose(level.sum_variances(weights), expected, rtol=0.08)
 
     def test_paths_change_as_the_sums_do(self):
-        model, weights = make_field(8, 120, seed=4), changes(64, 8)
-        model.drift.copy_(torch.tensor([0.05, 0.01]))
+        model, weights = with_drift(make_field(8, 120, seed=4), 0.05, 0.01), changes(64, 8)
         level = joint_level(model, None, two_times(8, 0.0, 2.0))
         drawn = np.concatenate(list(level.paths(2000, seed=1))) @ weights
         ratio = drawn.var(0) / level.sum_variances(weights)
@@ -354,14 +362,13 @@ class TestTwoTimes:
 
 class TestCalibration:
     @pytest.fixture
-    def model(self) -> FieldNetwork:
+    def model(self) -> FittedField:
         model = make_field(8, 120, seed=4)
         law = no_law()
         # By the logarithm of the number of tests, from 0 to 3.
         law.ranges[:, 0] = 0.0, 3.0, 1.5, 1.0
         law.coefficients[:2, :2] = [[0.1, 0.02], [0.3, -0.02]]
-        model.set_law(law)
-        return model
+        return replace(model, errors=replace(model.errors, law=law))
 
     def test_single_tiles_are_those_of_the_map(self, model):
         x = grid(8)
@@ -388,21 +395,21 @@ class TestCalibration:
         x, sd = grid(8), model.y_sd.item()
         level = joint_level(model, None, x, calibrated=False)
         measured = level.measured(3)
-        counts = model.counts_of(3.0, None, 64)
-        noise = model.row_terms(model.scaled(x), counts).noise.detach().numpy()
+        parameters = model.parameters
+        counts = parameters.counts_of(3.0, None, 64)
+        noise = parameters.row_terms(parameters.scaled(x), counts).noise.detach().numpy()
         np.testing.assert_allclose(measured.noise_variance, noise * sd**2)
-        shift = model.law.shift(torch.cat([counts[:1], model.endless(1)])).detach()
+        shift = parameters.law.shift(torch.cat([counts[:1], parameters.endless(1)])).detach()
         np.testing.assert_allclose(measured.mean - level.mean, sd * (shift[0] - shift[1]))
 
     def test_beyond_the_data_all_tiles_move_together(self, model):
-        model.drift.copy_(torch.tensor([0.05, 0.0]))
+        drifting = with_drift(model, 0.05, 0.0)
         now, later = (
-            joint_level(model, None, grid(8, time), calibrated=False) for time in (1.0, 2.0)
+            joint_level(drifting, None, grid(8, time), calibrated=False) for time in (1.0, 2.0)
         )
         assert not now.shared.any()
         np.testing.assert_allclose(later.shared**2, 4 * 0.05 * 0.25)
         alone = later.single_variances()
-        model.drift.zero_()
         still = joint_level(model, None, grid(8, 2.0), calibrated=False)
         weights = areas(64, 8)
         more = later.sum_covariance(weights) - still.sum_covariance(weights)
@@ -551,8 +558,9 @@ class TestRefusals:
 
     def test_a_model_without_rows(self):
         model = build("field", SIZES, make_field(4, 30).rows.x.numpy())
-        with pytest.raises(RequestError, match="not fitted: it has no training rows"):
-            joint_level(model, None, grid(4))
+        for rows in (None, Data(grid(4), np.ones(16))):
+            with pytest.raises(RequestError, match="not fitted: it has no training rows"):
+                joint_level(model, rows, grid(4))
 
     def test_weights_of_other_tiles(self):
         level = joint_level(make_field(4, 30), None, grid(4))

@@ -1,7 +1,7 @@
 """Networks of near measurements: known truths, blindness to left-out rows, and their share."""
 
 import math
-from copy import deepcopy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,11 +13,13 @@ from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError, NumericalError
 from geogp.models.catalogue.build import build
 from geogp.models.catalogue.storage import load_model, save_model
+from geogp.models.field import fitted as field_model
 from geogp.models.field import near_network
-from geogp.models.field import network as field_model
+from geogp.models.field.fitted import FieldErrors, FittedField, error_covariates
+from geogp.models.field.near_cache import DISTANCE
 from geogp.models.field.near_network import HIDDEN, MEMBERS, WEIGHTS, NearNetworks
 from geogp.models.field.near_summaries import OWN, SUMMARIES
-from geogp.models.field.network import FieldNetwork
+from geogp.models.field.parameters import numpy_of
 from geogp.models.field.predictive_law import (
     COVARIATES,
     Errors,
@@ -27,6 +29,7 @@ from geogp.models.field.predictive_law import (
     pooled_law,
     with_prediction,
 )
+from geogp.models.field.rows import FieldRows
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
 from geogp.models.numerics.tensor_files import read_tensors, write_tensors
@@ -230,53 +233,55 @@ def _world(n: int, seed: int = 0) -> Data:
     return Data(x, y, tests)
 
 
-def _fit(data: Data, held: int, groups: np.ndarray | None = None) -> FieldNetwork:
+def _fit(data: Data, held: int, groups: np.ndarray | None = None) -> FittedField:
     sizes = Architecture(d=3, h=16, r=16, blocks=1, dtype="float64", units=(12.0, 12.0, 4.0))
-    model = build("field", sizes, data.x, seed=0)
+    parameters = build("field", sizes, data.x, seed=0)
     chosen = np.arange(len(data.y)) < held
     settings = FitSettings(epochs=4, batch=128, learning_rate=1e-2, noise_rate=3.0, clip=1.0)
-    fit(model, data.at(~chosen), data.at(chosen), settings)
-    return model
+    field, _ = fit(parameters, data.at(~chosen), data.at(chosen), settings)
+    return field
+
+
+def _with_share(field: FittedField, share: float) -> FittedField:
+    return replace(field, errors=replace(field.errors, networks_share=share))
 
 
 @pytest.fixture(scope="module")
-def field() -> FieldNetwork:
+def field() -> FittedField:
     return _fit(_world(4_000), 400)
 
 
 def test_the_share_raises_the_score_of_new_rows(field):
     data = _world(4_000, seed=0)
     new = _world(8_000, seed=0).at(np.arange(4_000, 8_000))
-    share = float(field.networks_share)
+    share = field.errors.networks_share
     assert 0 < share < 1
     assert len(field.rows.y) == len(data.y)
 
     def score(value: float) -> float:
-        field.networks_share.fill_(value)
-        return float(field.predict(new.x, new.tests).log_score(new.y).mean())
+        model = _with_share(field, value)
+        return float(model.predict(new.x, new.tests).log_score(new.y).mean())
 
     scores = {value: score(value) for value in (0.0, share, 1.0)}
-    field.networks_share.fill_(share)
     assert scores[share] < scores[0.0] - 0.005
 
 
 def test_predictions_are_pooled_from_both_laws(field):
     x = _world(200, seed=3).x
-    scaled, counts = field.scaled(x), field.counts_of(3, 2, 200)
-    with torch.no_grad():
-        found = field.conditional(scaled, counts)
-    distance = field.distance_to_others(scaled)
-    covariates = field._covariates(counts, found, distance)
-    networks = near_network.network_predictions(field, scaled, [counts])[0]
-    share = float(field.networks_share)
-    first = field.predictive_law().parameters(covariates)
-    second = field.predictive_law("networks_law").parameters(with_prediction(covariates, *networks))
+    parameters, errors, share = field.parameters, field.errors, field.errors.networks_share
+    scaled, counts = parameters.scaled(x), parameters.counts_of(3, 2, 200)
+    found = field.conditional(scaled, counts)
+    distance = field.rows.distance_to_others(numpy_of(parameters.points(scaled)))
+    covariates = error_covariates(parameters.law, counts, found, distance)
+    networks = near_network.network_predictions(
+        parameters, errors.networks, field.sums, scaled, [counts]
+    )[0]
+    first = errors.law.parameters(covariates)
+    second = errors.networks_law.parameters(with_prediction(covariates, *networks))
     sd = np.sqrt((found.field + found.tile + found.noise).numpy())
     a = (1 - share) * (found.mean.numpy() + sd * first.a)
     a += share * (networks[0] + np.exp(networks[1]) * second.a)
-    pooled = pooled_law(
-        field.predictive_law(), field.predictive_law("networks_law"), share, covariates, networks
-    )
+    pooled = pooled_law(errors.law, errors.networks_law, share, covariates, networks)
     np.testing.assert_allclose(pooled.a, a)
     mean, scale, shape = pooled.distribution()
     prediction = field.predict(x, 3, 2)
@@ -308,27 +313,33 @@ ASKED = {"tests": 7.0, "devices": 3.0}
 @pytest.mark.parametrize("counts", [{"level": True}, ASKED])
 def test_what_is_known_is_not_computed_again(field, counts, monkeypatch):
     x = _world(300, seed=3).x
-    single, expected = field.single(x, **ASKED), field.predict(x, **counts)
-    monkeypatch.setattr(field_model, "network_predictions", None)
-    monkeypatch.setattr(type(field), "distance_to_others", None)
-    found = field.predict(x, single=single, **counts)
+    expected = field.predict(x, **counts)
+    with field.remembering(x, **ASKED):
+        monkeypatch.setattr(field_model, "network_predictions", None)
+        monkeypatch.setattr(FittedField, "conditional", None)
+        monkeypatch.setattr(FieldRows, "distance_to_others", None)
+        found = field.predict(x, **counts)
     np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-12)
     np.testing.assert_allclose(found.sd, expected.sd, rtol=1e-12)
 
 
 def test_distances_that_an_older_file_lacks_are_computed(field):
     x = _world(300, seed=3).x
-    single, expected = field.single(x), field.predict(x, level=True)
-    del single["distance"]
-    found = field.predict(x, single=single, level=True)
+    expected = field.predict(x, level=True)
+    with field.remembering(x) as level:
+        older = {name: value for name, value in level.items() if name != DISTANCE}
+    assert len(older) == len(level) - 1
+    with field.remembering(x, stored=older):
+        found = field.predict(x, level=True)
     np.testing.assert_allclose(found.sd, expected.sd, rtol=1e-12)
 
 
 @pytest.mark.parametrize("known", [{}, ASKED, {"tests": 3.0, "devices": 1.0}])
 def test_networks_for_other_counts_are_computed(field, known):
     x = _world(300, seed=3).x
-    expected, single = field.predict(x, 3, 2), field.single(x, **known)
-    found = field.predict(x, 3, 2, single=single)
+    expected = field.predict(x, 3, 2)
+    with field.remembering(x, **known):
+        found = field.predict(x, 3, 2)
     np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-12)
     np.testing.assert_allclose(found.sd, expected.sd, rtol=1e-12)
 
@@ -350,10 +361,8 @@ def test_a_file_without_networks_predicts_without_them(field, tmp_path):
     assert len(kept) < len(tensors)
     write_tensors(path, kept, described)
     older, _ = load_model(path)
-    x, share = _world(100, seed=3).x, float(field.networks_share)
-    field.networks_share.zero_()
-    expected = field.predict(x)
-    field.networks_share.fill_(share)
+    x = _world(100, seed=3).x
+    expected = _with_share(field, 0.0).predict(x)
     np.testing.assert_array_equal(older.predict(x).mean, expected.mean)
     np.testing.assert_array_equal(older.predict(x).sd, expected.sd)
 
@@ -380,9 +389,8 @@ def test_numbers_that_no_fit_gives_are_refused(field, name, value, message, tmp_
 
 def test_after_the_data_the_mean_stays(field):
     """The variance grows there, and the location of the errors does not grow with it."""
-    model = deepcopy(field)
+    model = replace(field, drift=torch.tensor([0.3, 0.0], dtype=torch.float64))
     x = _world(60, seed=3).x
-    model.drift.copy_(torch.tensor([0.3, 0.0]))
     away = np.column_stack([40 + x[:, :2], np.ones(60)])
     then = away.copy()
     then[:, 2] = 1.5
@@ -392,16 +400,19 @@ def test_after_the_data_the_mean_stays(field):
 
 
 def test_a_widened_model_ignores_its_networks():
-    model = _fit(_world(2_500), 150)
-    model.widen(1.3)
-    assert float(model.networks_share) == 0
-    assert model.predict(_world(50, seed=3).x).mean.shape == (50,)
+    field = _fit(_world(2_500), 150)
+    assert field.errors.networks_share > 0
+    model, x = field.widened(1.3), _world(50, seed=3).x
+    assert model.errors.networks_share == 0
+    expected = replace(field, errors=FieldErrors.none(field.parameters)).predict(x)
+    np.testing.assert_allclose(model.predict(x).mean, expected.mean, rtol=1e-12)
+    np.testing.assert_allclose(model.predict(x).sd, 1.3 * expected.sd, rtol=1e-12)
 
 
 def test_few_rows_get_no_networks():
     model = _fit(_world(1_500), 50)
-    assert float(model.networks_share) == 0
-    assert not model.networks.first.any()
+    assert model.errors.networks_share == 0
+    assert not model.errors.networks.first.any()
 
 
 def test_worse_networks_get_no_share(monkeypatch):
@@ -410,7 +421,7 @@ def test_worse_networks_get_no_share(monkeypatch):
 
     monkeypatch.setattr(NearNetworks, "forward", useless)
     monkeypatch.setattr(NearNetworks, "fit", lambda self, columns, *_: useless(self, columns))
-    assert float(_fit(_world(2_500), 150).networks_share) < 0.15
+    assert _fit(_world(2_500), 150).errors.networks_share < 0.15
 
 
 def test_the_law_of_the_networks_is_fitted_to_their_errors():

@@ -1,20 +1,23 @@
 """Predictions from near rows, with and without rows left out, against dense conditioning."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
-from geogp.models.field.network import FieldNetwork
+from field_worlds import field_of
 from scipy.spatial import KDTree
 from test_joint_level import exact, grid, make_field
 
 from geogp.models.catalogue.build import build
-from geogp.models.field import left_out as leaving
-from geogp.models.field import stored_process as field_process
+from geogp.models.field import conditioning, left_out
+from geogp.models.field import fit as field_fit
 from geogp.models.field.blocks import NearRows
-from geogp.models.field.left_out import left_out
+from geogp.models.field.conditioning import information_in
+from geogp.models.field.fit import FieldFit, drift_of
+from geogp.models.field.fitted import FittedField
 from geogp.models.field.near_rows import (
     Conditional,
     given_rows,
@@ -23,6 +26,8 @@ from geogp.models.field.near_rows import (
     near_rows,
     without_rows,
 )
+from geogp.models.field.parameters import FieldParameters
+from geogp.models.field.rows import FieldRows
 from geogp.models.field.vecchia import NO_ROW, NearSites, distance_to_others, whiten
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
@@ -46,18 +51,18 @@ class World(NamedTuple):
 
 
 @pytest.fixture
-def model() -> FieldNetwork:
+def model() -> FittedField:
     """Several rows of each of 25 tiles, at five times."""
     made = make_field(5, 60)
     with torch.no_grad():
-        made.law.heads.add_(0.2)  # the noise differs between places
+        made.parameters.law.heads.add_(0.2)  # the noise differs between places
     return made
 
 
-def _world(model: FieldNetwork) -> World:
-    x, sd = model.rows.x.numpy(), model.y_sd.item()
+def _world(model: FittedField) -> World:
+    x, sd, nothing = model.rows.x.numpy(), model.y_sd.item(), torch.zeros(5).double()
     with torch.no_grad():
-        found = model.row_terms(model.rows.x, model.rows.counts, torch.zeros(5).double())
+        found = model.parameters.row_terms(model.rows.x, model.rows.counts, nothing)
     K = model.tile_kernel(x, x) / sd**2
     phi, noise, base = (part.numpy() for part in (found.phi, found.noise, found.mean))
     return World(K, phi, noise, base, model.rows.y.numpy())
@@ -76,8 +81,20 @@ def _laws(found: Conditional) -> Floats:
     return torch.stack(found[:4], 1).detach().numpy()
 
 
-def _weights(model: FieldNetwork) -> tuple[Floats, Floats]:
-    return model.posterior.m.detach().numpy(), model.factor.detach().numpy()
+def _weights(model: FittedField) -> tuple[Floats, Floats]:
+    m, L = model.parameters.weights
+    return m.detach().numpy(), L.detach().numpy()
+
+
+def _given_near(model: FittedField, rows: slice, near: NearRows) -> Conditional:
+    """Predict stored rows from the rows near."""
+    x, counts, weights = model.rows.x[rows], model.rows.counts[rows], model.parameters.weights
+    with torch.no_grad():
+        return given_rows(model.parameters, model.rows, x, counts, near, weights=weights)
+
+
+def _left_out(model: FittedField) -> left_out.LeftOutRows:
+    return left_out.left_out(model.parameters, model.rows, np.random.default_rng(0))
 
 
 def _refitted(K: Floats, errors: Floats) -> Floats:
@@ -139,16 +156,14 @@ def test_one_prediction_is_the_dense_formula(model):
     world, row, rows = _world(model), 7, np.array([3, 8, 9, 20, 41, 44])
     at = slice(row, row + 1)
     near = NearRows.of(np.array([[*rows[:3], NO_ROW, *rows[3:]]]), model.device)
-    x, counts = model.rows.x[at], model.rows.counts[at]
-    with torch.no_grad():
-        found = given_rows(model, x, counts, near, model.weights)
+    found = _given_near(model, at, near)
     m, L = _weights(model)
     np.testing.assert_allclose(_laws(found)[0], _given(world, row, rows, m, L), rtol=1e-9)
     errors = (world.y - world.base - world.phi @ m)[rows]
     z = _refitted(world.K[np.ix_(rows, rows)] + np.diag(world.noise[rows]), errors)
-    points = model.points(model.rows.x)
+    points, tiles = model.rows.points, model.parameters.tiles
     with torch.no_grad():
-        w = (model.tiles(points[rows], points[at]) / model.tiles.variance())[:, 0].numpy()
+        w = (tiles(points[rows], points[at]) / tiles.variance())[:, 0].numpy()
     same = (points[rows, :2] == points[row, :2]).all(1).numpy()
     assert 0 < same.sum() < len(rows)
     given = (z, w, same, np.log(model.rows.counts[rows, 0].numpy()))
@@ -159,9 +174,9 @@ def test_one_prediction_is_the_dense_formula(model):
 def test_without_near_rows_there_is_the_prior_and_no_history(model):
     x, counts = model.rows.x[:9], model.rows.counts[:9]
     nothing = NearRows.of(np.full((9, 4), NO_ROW), model.device)
+    found = _given_near(model, slice(9), nothing)
     with torch.no_grad():
-        found = given_rows(model, x, counts, nothing, model.weights)
-        alone = without_rows(model, x, counts, model.weights)
+        alone = without_rows(model.parameters, x, counts, model.parameters.weights)
     assert not found.history.any()
     for one, other in zip(found, alone, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
@@ -170,14 +185,14 @@ def test_without_near_rows_there_is_the_prior_and_no_history(model):
 
 
 def test_predictions_are_the_same_without_history(model):
-    counts = model.endless(60)
+    counts = model.parameters.endless(60)
     full, part = (model.conditional(model.rows.x, counts, history=h) for h in (True, False))
     for one, other in zip(full[:4], part[:4], strict=True):
         assert torch.equal(one, other)
     assert full.history.any()
     assert not part.history.any()
     # A law that does not depend on covariates does not need them.
-    assert model.predictive_law().is_constant
+    assert model.errors.law.is_constant
     stated = model.predict_scaled(model.rows.x, counts)
     np.testing.assert_array_equal(
         stated.mean, (model.y_mean + model.y_sd * full.mean).double().numpy()
@@ -187,7 +202,7 @@ def test_predictions_are_the_same_without_history(model):
 @pytest.mark.usefixtures("exact")
 class TestLeftOut:
     def test_a_single_row_is_predicted_from_all_others(self, model):
-        rows, found, *_ = left_out(model, np.random.default_rng(0))
+        rows, found, *_ = _left_out(model)
         world, every = _world(model), np.arange(60)
         expected = [_given(world, j, every[every != j], *_weights(model)) for j in every]
         np.testing.assert_allclose(_laws(found), expected, rtol=1e-8)
@@ -195,8 +210,11 @@ class TestLeftOut:
 
     def test_a_group_is_predicted_from_all_others(self, model):
         """The weights have the posterior given the other groups' rows alone, in closed form."""
-        group = self._group(model, lambda place: (2 * place[:, 0]).round() + 9 * (place[:, 1] > 0))
-        rows, found, distance, _ = left_out(model, np.random.default_rng(0))
+        model = self._grouped(
+            model, lambda place: (2 * place[:, 0]).round() + 9 * (place[:, 1] > 0)
+        )
+        group = model.rows.groups.numpy()
+        rows, found, distance, _ = _left_out(model)
         world, at = _world(model), [model.rows.y.tolist().index(y) for y in rows.y]
         assert sorted(at) == list(range(60))
         assert rows.groups.tolist() == group[at].tolist()
@@ -212,90 +230,98 @@ class TestLeftOut:
                 expected[j] = _given(world, j, others, m, L)
         np.testing.assert_allclose(_laws(found), expected[at], rtol=1e-7)
         assert len(np.unique(group)) > 4
-        place = model.points(model.rows.x)[:, :2].numpy()
+        place = model.rows.points[:, :2].numpy()
         others = [KDTree(np.unique(place[group != group[j]], axis=0)) for j in at]
         away = [distance_to_others(t, place[[j]])[0] for t, j in zip(others, at, strict=True)]
         np.testing.assert_allclose(distance, away, rtol=1e-12)
-        assert (distance > model.distance_to_others(rows.x)).any()
+        points = model.parameters.points(rows.x).numpy()
+        assert (distance > model.rows.distance_to_others(points)).any()
 
     def test_all_rows_as_one_group_are_left_out_one_by_one(self, model):
-        expected = left_out(model, np.random.default_rng(0))[1]
-        self._group(model, lambda place: 0 * place[:, 0])
-        found = left_out(model, np.random.default_rng(0))[1]
+        expected = _left_out(model).predicted
+        found = _left_out(self._grouped(model, lambda place: 0 * place[:, 0])).predicted
         np.testing.assert_array_equal(_laws(found), _laws(expected))
 
     def test_of_more_rows_some_are_chosen(self, model, monkeypatch):
-        every = _laws(left_out(model, np.random.default_rng(0))[1])
-        monkeypatch.setattr(leaving, "MOST_ROWS", 20)
-        rows, found, *_ = left_out(model, np.random.default_rng(0))
+        every = _laws(_left_out(model).predicted)
+        monkeypatch.setattr(left_out, "MOST_ROWS", 20)
+        rows, found, *_ = _left_out(model)
         at = [model.rows.y.tolist().index(y) for y in rows.y]
         assert len(set(at)) == 20
         np.testing.assert_allclose(_laws(found), every[at], rtol=1e-9)
 
     def test_of_more_held_out_rows_some_are_chosen(self, model, monkeypatch):
         rows = Rows(model.rows.x + 0.01, model.rows.y, model.rows.counts)
-        every = leaving.held_out(model, rows, np.random.default_rng(0))
+        every = field_fit._held_out(model, rows, np.random.default_rng(0))
         assert len(every.distance) == len(every.rows.y) == 60
-        monkeypatch.setattr(leaving, "MOST_HELD_OUT", 20)
-        some = leaving.held_out(model, rows, np.random.default_rng(0))
+        monkeypatch.setattr(field_fit, "MOST_HELD_OUT", 20)
+        some = field_fit._held_out(model, rows, np.random.default_rng(0))
         at = [rows.y.tolist().index(y) for y in some.rows.y]
         assert len(set(at)) == 20
         assert some.numbers is None
-        np.testing.assert_allclose(_laws(some.found), _laws(every.found)[at], rtol=1e-9)
+        np.testing.assert_allclose(_laws(some.predicted), _laws(every.predicted)[at], rtol=1e-9)
         np.testing.assert_array_equal(some.distance, every.distance[at])
 
     @staticmethod
-    def _group(model: FieldNetwork, rule: Callable[[Floats], Floats]) -> Floats:
+    def _grouped(model: FittedField, rule: Callable[[Floats], Floats]) -> FittedField:
+        """The field of the same rows, which are in the groups of a rule of their places."""
         group = rule(model.rows.x[:, :2].numpy()).astype(np.int64)
-        model.keep_rows(model.rows.as_rows()._replace(groups=torch.from_numpy(group)), 0)
-        return group
+        return field_of(model.parameters, model.rows.rows._replace(groups=torch.from_numpy(group)))
 
 
-def test_places_that_are_not_searched_give_no_rows(model, monkeypatch):
+def test_places_that_are_not_searched_give_no_rows(model):
     """Farther places take their room; a row that is left out has none."""
-    sites, points = model.sites.sites, model.points(model.rows.x).numpy()
-    monkeypatch.setattr(model, "searched", 4)
+    parameters, rows = model.parameters, replace(model.rows, numbers=(6, 4))
+    sites, points = rows.sites, rows.points.numpy()
     searched = sites.centre[:, 0] > 0
-    near = near_rows(model, points, among=NearSites.of(sites, searched)).numbers
-    for place, rows in zip(points[:, :2], near.numpy(), strict=True):
+    near = near_rows(parameters, rows, points, among=NearSites.of(sites, searched)).numbers
+    for place, found in zip(points[:, :2], near.numpy(), strict=True):
         distance = np.where(searched, np.hypot(*(sites.centre - place).T), np.inf)
-        chosen = np.unique(points[rows[rows != NO_ROW], :2], axis=0)
+        chosen = np.unique(points[found[found != NO_ROW], :2], axis=0)
         assert len(chosen) == 4
         assert np.hypot(*(chosen - place).T).max() == pytest.approx(np.sort(distance)[3])
     own = torch.arange(60)
-    every, others = near_rows(model, points), near_rows(model, points, without=own.numpy())
-    every, others = every.numbers, others.numbers
+    every = near_rows(parameters, rows, points).numbers
+    others = near_rows(parameters, rows, points, without=own.numpy()).numbers
     assert (every == own[:, None]).sum(1).tolist() == [1] * 60
     assert torch.equal(others, every.masked_fill(every == own[:, None], NO_ROW))
 
 
-def test_a_fit_hands_the_groups_of_its_rows_to_the_model(monkeypatch):
-    monkeypatch.setattr(FieldNetwork, "_condition_on", lambda *_: None)
+def test_a_fit_hands_the_groups_of_its_rows_to_the_errors(monkeypatch):
+    seen = []
+
+    def watched(parameters: FieldParameters, rows: FieldRows, rng: np.random.Generator) -> object:
+        seen.append(rows)
+        return left_out.left_out(parameters, rows, rng)
+
+    monkeypatch.setattr(field_fit, "left_out", watched)
     random = np.random.default_rng(0)
     x = random.permutation(np.vstack([grid(8), grid(8, 0.0)]))
     data = Data(x, random.standard_normal(128), groups=(7 + (x[:, 0] > 0)).astype(np.int64))
     sizes = Architecture(d=3, h=4, r=3, blocks=1, dtype="float64", units=(6.0, 6.0, 4.0))
     laws = []
     for train in (data, Data(data.x, data.y)):
-        model = build("field", sizes, x, seed=0)
-        fit(model, train, data.at(np.arange(9)), FitSettings(epochs=1, batch=32))
-        laws.append(model.law_coefficients)
-        if train is data:
-            assert model.groups.tolist() == (7 + (model.rows.x[:, 0] > 0)).tolist()
-    assert not torch.equal(*laws)
+        parameters = build("field", sizes, x, seed=0)
+        model, _ = fit(parameters, train, data.at(np.arange(9)), FitSettings(epochs=1, batch=32))
+        laws.append(model.errors.law.coefficients)
+        assert model.rows.groups is None
+    grouped, single = seen
+    assert grouped.groups.tolist() == (7 + (grouped.x[:, 0] > 0)).tolist()
+    assert len(single.groups.unique()) == len(single) == 128
+    assert not np.array_equal(*laws)
 
 
 @pytest.mark.usefixtures("exact")
 def test_validation_rows_condition_predictions(model):
     """After the last step, the weights have their posterior given all rows, in closed form."""
-    rows = model.rows.as_rows()
+    rows = model.rows.rows
     train, others = rows.at(torch.arange(40)), rows.at(torch.arange(40, 60))
-    drift = torch.tensor([0.3, 0.2]).double()
-    model.keep_rows(train, 0)
-    model.drift.copy_(drift)
-    with torch.no_grad():
-        model._condition_on(others)
+    last = FieldFit(model.parameters)
+    last.start(train, 0, resumed=True)
+    drift = drift_of(model.parameters, last.field.rows).detach()
+    model = last.finish(others)
     assert sorted(model.rows.y.tolist()) == sorted(rows.y.tolist())
+    assert drift.any()
     assert torch.equal(model.drift, drift)
     world = _world(model)
     weight = np.linalg.inv(world.K + np.diag(world.noise))
@@ -303,19 +329,21 @@ def test_validation_rows_condition_predictions(model):
     m, L = _weights(model)
     np.testing.assert_allclose(L @ L.T, S, rtol=1e-8, atol=1e-12)
     np.testing.assert_allclose(m, S @ world.phi.T @ weight @ (world.y - world.base), rtol=1e-7)
+    for one, other in zip(model.conditioned(rows), (m, L), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_fit_ends_with_all_rows_stored():
     random = np.random.default_rng(0)
     data = Data(np.vstack([grid(8), grid(8, 0.0)]), random.standard_normal(128))
     sizes = Architecture(d=3, h=4, r=3, blocks=1, dtype="float64", units=(6.0, 6.0, 4.0))
-    model = build("field", sizes, data.x, seed=0)
     train, held = data.at(np.arange(128) >= 9), data.at(np.arange(9))
-    fit(model, train, held, FitSettings(epochs=1, batch=32))
+    settings = FitSettings(epochs=1, batch=32)
+    model, _ = fit(build("field", sizes, data.x, seed=0), train, held, settings)
     assert len(model.rows.y) == 128
-    expected = model.standardised(data.y).double()
+    expected = model.parameters.standardised(data.y).double()
     np.testing.assert_allclose(np.sort(model.rows.y), np.sort(expected), rtol=1e-6)
-    assert model.predictive_law().coefficients.any()
+    assert model.errors.law.coefficients.any()
 
 
 def test_threads_and_chunks_change_no_prediction(model, monkeypatch):
@@ -325,10 +353,10 @@ def test_threads_and_chunks_change_no_prediction(model, monkeypatch):
     try:
         for threads, places, blocks in ((1, 1024, 128), (1, 8, 3), (3, 8, 3)):
             torch.set_num_threads(threads)
-            monkeypatch.setattr(field_process, "PLACES_AT_ONCE", places)
-            monkeypatch.setattr(field_process, "BLOCKS_AT_ONCE", blocks)
-            kept = model.information()
-            found.append((*model.conditionals(x, counts).found, *kept))
+            monkeypatch.setattr(conditioning, "PLACES_AT_ONCE", places)
+            monkeypatch.setattr(conditioning, "BLOCKS_AT_ONCE", blocks)
+            kept = information_in(model.parameters, model.rows)
+            found.append((*model.conditionals(x, counts).at, *kept))
     finally:
         torch.set_num_threads(before)
     for one, other in zip(found[0], found[1], strict=True):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from geogp.models.field.network import FieldNetwork
+from field_worlds import field_of
 from scipy import stats
 
 from geogp.distributions.shapes import GAUSSIAN
@@ -18,11 +18,14 @@ from geogp.distributions.sinh_arcsinh import (
     MIN_TAILWEIGHT,
     moments,
 )
-from geogp.errors import DataError, NumericalError
+from geogp.errors import DataError, NumericalError, RequestError
 from geogp.models.catalogue.build import build
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.field import left_out
 from geogp.models.field.far_level import far_level
+from geogp.models.field.fit import FieldFit
+from geogp.models.field.fitted import FittedField
+from geogp.models.field.parameters import FieldParameters, numpy_of
 from geogp.models.field.predictive_law import (
     DISTANCE,
     ROWS_OF_LIGHT_TAILS,
@@ -384,18 +387,31 @@ def test_errors_and_covariates_that_are_not_finite_are_refused(errors, covariate
 SIZES = Architecture(d=3, h=6, r=5, blocks=1, dtype="float64", units=(20.0, 10.0, 4.0))
 
 
-def _model(places: np.ndarray, seed: int = 0) -> tuple[FieldNetwork, np.ndarray]:
-    """A model that holds three quarters of rows at places (s, 2), and their inputs."""
+def _model(places: np.ndarray, seed: int = 0) -> tuple[FittedField, np.ndarray]:
+    """A field given rows of three quarters at places (s, 2), and the inputs of the rows."""
     x = np.column_stack([np.repeat(places, 3, 0), np.tile([-1.0, 0.0, 1.0], len(places))])
-    model = build("field", SIZES, np.random.default_rng(seed).uniform(-1, 1, (50, 3)), seed=seed)
-    assert isinstance(model, FieldNetwork)
     random = np.random.default_rng(seed)
-    model.keep_rows(_rows(model, x, random.standard_normal(len(x))), 0)
-    return model, x
+    parameters = build("field", SIZES, random.uniform(-1, 1, (50, 3)), seed=seed)
+    assert isinstance(parameters, FieldParameters)
+    random = np.random.default_rng(seed)
+    return field_of(parameters, _rows(parameters, x, random.standard_normal(len(x)))), x
 
 
-def _rows(model: FieldNetwork, x: np.ndarray, y: np.ndarray) -> Rows:
-    return Rows(model.scaled(x), torch.from_numpy(y), torch.full((len(x), 2), 3.0).double())
+def _rows(parameters: FieldParameters, x: np.ndarray, y: np.ndarray) -> Rows:
+    return Rows(parameters.scaled(x), torch.from_numpy(y), torch.full((len(x), 2), 3.0).double())
+
+
+def _finished(field: FittedField, held_out: Rows) -> FittedField:
+    """The field with the errors that a fit of its rows learns; it keeps its rows and weights.
+
+    Its predictions can then be compared with earlier ones, whose errors are normal.
+    """
+    fit, weights = FieldFit(field.parameters), field.parameters.state_dict()
+    fit.start(field.rows.rows, field.rows.seed, resumed=True)
+    kept = {name: value.clone() for name, value in weights.items()}
+    errors = fit.finish(held_out).errors
+    field.parameters.load_state_dict(kept)
+    return replace(field, errors=errors)
 
 
 class TestFieldModel:
@@ -403,7 +419,7 @@ class TestFieldModel:
 
     @pytest.fixture(scope="class")
     @classmethod
-    def finished(cls) -> tuple[FieldNetwork, np.ndarray, np.ndarray]:
+    def finished(cls) -> tuple[FittedField, np.ndarray, np.ndarray]:
         """A finished model, other inputs, and the standard deviations it had before."""
         random = np.random.default_rng(3)
         near, far = ((-0.52, -0.48), (0.0, 1.0))
@@ -415,10 +431,8 @@ class TestFieldModel:
         wider = np.where(x[:, 0] < 0, 0.6, 1.5) * random.standard_normal(len(x))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(left_out, "MOST_ROWS", 50)
-            # The model keeps its rows, so that its predictions can be compared with earlier ones.
-            patch.setattr(FieldNetwork, "_condition_on", lambda *_: None)
-            model.finish(_rows(model, x, plain.mean + plain.sd * wider))
-        return model, x, plain.sd
+            held_out = _rows(model.parameters, x, plain.mean + plain.sd * wider)
+            return _finished(model, held_out), x, plain.sd
 
     def test_the_sparse_half_is_wider(self, finished):
         model, x, plain = finished
@@ -431,7 +445,7 @@ class TestFieldModel:
         model, x, _ = finished
         level, most = model.predict(x, level=True), model.predict(x, np.inf, np.inf)
         assert level.shape is GAUSSIAN
-        far = far_level(model, model.scaled(x)).power(2).sum(1)
+        far = far_level(model.parameters, model.rows, model.parameters.scaled(x)).power(2).sum(1)
         np.testing.assert_allclose(level.function_variance - far, most.function_variance, rtol=1e-9)
         assert level.function_variance[600:].mean() > 2 * level.function_variance[:600].mean()
 
@@ -447,7 +461,7 @@ class TestFieldModel:
         model, x, _ = finished
         save_model(model, tmp_path / "m.safetensors")
         same, _ = load_model(tmp_path / "m.safetensors")
-        found, expected = same.predictive_law(), model.predictive_law()
+        found, expected = same.errors.law, model.errors.law
         assert expected.coefficients.any()
         np.testing.assert_array_equal(found.coefficients, expected.coefficients)
         np.testing.assert_array_equal(found.ranges, expected.ranges)
@@ -463,23 +477,26 @@ class TestFieldModel:
 
     def test_a_held_place_does_not_count_itself(self):
         model, x = _model(np.array([[0.0, 0.0], [0.5, 0.0], [0.0, 1.0]]))
-        found = model.distance_to_others(model.scaled(x[::3]))
+        points = numpy_of(model.parameters.points(model.parameters.scaled(x[::3])))
+        found = model.rows.distance_to_others(points)
         diagonal = np.hypot(10, 10)
         np.testing.assert_allclose(found, [10, (10 + diagonal) / 2, (10 + diagonal) / 2])
 
     def test_a_widened_model_forgets_its_law(self, finished):
         model, x, plain = finished
-        law = model.predictive_law()
-        model.widen(1.3)
-        found = model.predict(x, 3, 3)
-        model.set_law(law)
+        found = model.widened(1.3).predict(x, 3, 3)
         np.testing.assert_allclose(found.sd, 1.3 * plain, rtol=1e-10)
         assert found.shape is GAUSSIAN
 
-    def test_before_it_holds_rows_a_model_has_the_normal_shape(self):
-        x = np.random.default_rng(0).uniform(-1, 1, (9, 3))
-        model = build("field", SIZES, x)
+    def test_before_its_errors_are_learned_a_field_has_the_normal_shape(self):
+        model, x = _model(np.random.default_rng(0).uniform(-1, 1, (9, 2)))
         assert model.predict(x).shape is GAUSSIAN
+
+    def test_parameters_without_rows_do_not_predict(self):
+        x = np.random.default_rng(0).uniform(-1, 1, (9, 3))
+        for how in ({}, {"level": True}, {"tests": 3.0, "devices": 2.0}):
+            with pytest.raises(RequestError, match="the model is not fitted: it has no training"):
+                build("field", SIZES, x).predict(x, **how)
 
 
 def test_after_the_data_the_law_is_that_of_the_last_quarter():
@@ -487,12 +504,11 @@ def test_after_the_data_the_law_is_that_of_the_last_quarter():
     random = np.random.default_rng(3)
     sizes = Architecture(d=3, h=6, r=5, blocks=1, dtype="float64", units=(20.0, 10.0, 4.0))
     x = np.column_stack([random.uniform(-1, 1, (300, 2)), random.choice([-1.0, 0, 1], 300)])
-    model = build("field", sizes, x, seed=0)
-    counts = torch.full((200, 2), 3.0).double()
-    y = torch.from_numpy(random.standard_t(4, 300))
-    model.keep_rows(Rows(model.scaled(x[:200]), y[:200], counts), 0)
-    model.finish(Rows(model.scaled(x[200:]), y[200:], counts[:100]))
-    model.drift.copy_(torch.tensor([0.4, 0.0]))
+    parameters, y = build("field", sizes, x, seed=0), random.standard_t(4, 300)
+    fit = FieldFit(parameters)
+    fit.start(_rows(parameters, x[:200], y[:200]), 0, resumed=True)
+    fitted = fit.finish(_rows(parameters, x[200:], y[200:]))
+    model = replace(fitted, drift=torch.tensor([0.4, 0.0], dtype=torch.float64))
     # All places far from rows, so that no near row is forgotten as time goes on.
     away = random.uniform(200, 300, (50, 2))
     last, later = (model.predict(np.column_stack([away, np.full(50, t)]), 3, 3) for t in (1.0, 3.0))

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from geogp.models.field.network import FieldNetwork
+from geogp.models.field.fitted import FittedField
 from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.runs.file_records import damaged_files
 from geogp.runs.open_run import open_run
@@ -40,7 +40,7 @@ def same_tensors(path: Path, expected: dict[str, np.ndarray]) -> None:
 
 def test_an_answer_uses_what_the_map_left(copy, first, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.delattr(FieldNetwork, "conditional")  # the slow part
+        patch.delattr(FittedField, "conditional")  # the slow part
         pd.testing.assert_frame_equal(answer(copy.path), first)
 
 

@@ -15,7 +15,7 @@ from geogp.models.catalogue import part_makers as parts
 from geogp.models.field.fit import FieldFit
 from geogp.models.field.fitted import FittedField
 from geogp.models.field.parameters import FieldParameters
-from geogp.models.field.tile_level import tile_level
+from geogp.models.field.tile_level import no_level, tile_level
 from geogp.models.fitting.steps import PerBatch, WholeData
 from geogp.models.joint.level import level_of
 from geogp.models.names import CLASS_MODELS, MODELS, ModelName
@@ -213,6 +213,7 @@ _ROWS = (
 
 # The level of a field has a process of single tiles.
 level_of.register(FittedField, tile_level)
+level_of.register(FieldParameters, no_level)
 
 CATALOGUE: dict[str, ModelSpec] = {row.name: row for row in _ROWS}
 """All models of numbers, by name."""

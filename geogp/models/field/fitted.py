@@ -413,10 +413,10 @@ class FittedField(Model):
             raise ValueError(f"found tensors that a field lacks, or lacks {different}")
         for name, value in start.items():
             first = 1 if name.startswith("rows.") else 0  # the number of rows may differ
-            if tensors[name].shape[first:] != value.shape[first:]:
+            shape = tensors[name].shape
+            if len(shape) != value.dim() or shape[first:] != value.shape[first:]:
                 raise ValueError(
-                    f"expected {name} of shape {tuple(value.shape)}, found "
-                    f"{tuple(tensors[name].shape)}"
+                    f"expected {name} of shape {tuple(value.shape)}, found {tuple(shape)}"
                 )
         same = {name: tensors[name].to(value.dtype) for name, value in start.items()}
         parameters.load_state_dict({name: same[name] for name in parameters.state_dict()})

@@ -1,0 +1,188 @@
+"""The fitted field as an object: its device, its stored tensors, and the level it remembers."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from benchmark_scripts import load
+from test_joint_level import grid, make_field
+from torch import Tensor
+
+from geogp.models.catalogue.build import build
+from geogp.models.field.fitted import FittedField
+from geogp.models.field.parameters import FieldParameters
+from geogp.models.field.predictive_law import no_law
+from geogp.models.joint.level import joint_level
+
+second = load("speed.second_device")
+
+LAW_NAMES = "law_", "networks_law_", "networks_share", "order_seed", "near_places"
+"""First letters of the names of the tensors that a field keeps as numbers and NumPy arrays."""
+
+PARTS = ("mean", "function_variance", "tile_variance", "noise_variance")
+
+
+@pytest.fixture
+def field() -> FittedField:
+    """A field whose errors and networks differ from those before a fit."""
+    made = make_field(5, 60)
+    law = no_law()
+    law.coefficients[:2, 0] = 0.1, 0.3
+    with torch.no_grad():
+        made.errors.networks.last[:, -1] = 0.2
+    errors = replace(made.errors, law=law, networks_share=0.3)
+    return replace(made, errors=errors, drift=torch.tensor([0.05, 0.01], dtype=torch.float64))
+
+
+def _same(one: FittedField, other: FittedField, **close: float) -> None:
+    """Compare predictions of two fields, within and after the times of the rows."""
+    for x in (grid(5), grid(5, 2.0)):
+        for how in ({"level": True}, {"tests": 4.0, "devices": 2.0}):
+            first, second = one.predict(x, **how), other.predict(x, **how)
+            for part in PARTS:
+                np.testing.assert_allclose(getattr(first, part), getattr(second, part), **close)
+
+
+def _tensors(field: FittedField) -> dict[str, Tensor]:
+    """All tensors of a field."""
+    rows = {
+        f"rows.{name}": value
+        for name, value in vars(field.rows).items()
+        if isinstance(value, torch.Tensor)
+    }
+    return field.state_dict() | rows
+
+
+class TestDevice:
+    def test_the_device_of_a_field_is_its_own(self, field):
+        assert field.to(torch.device("cpu")) is field
+
+    def test_everything_moves_and_predicts_the_same(self, field):
+        # The second device refuses the index of the networks, which a GPU copies.
+        field = replace(field, errors=replace(field.errors, networks_share=0.0))
+        x, asked = grid(5), ({"level": True}, {"tests": 4.0})
+        plain = [field.predict(x, **how) for how in asked]
+        # These are on the host, wherever the field is: they become tensors in a file.
+        host = {name for name in field.state_dict() if name.startswith(LAW_NAMES)}
+        with second.second_device():
+            there = field.to(second.DEVICE)
+            found = [there.predict(x, **how) for how in asked]
+            tensors = _tensors(there)
+            stayed = {name for name, value in tensors.items() if value.device != second.DEVICE}
+            assert there.device == second.DEVICE
+        assert {"rows.x", "rows.points", "rows.logs", "networks.last", "drift"} < tensors.keys()
+        assert stayed == host
+        for one, expected in zip(found, plain, strict=True):
+            for part in PARTS:
+                np.testing.assert_allclose(
+                    getattr(one, part), getattr(expected, part), rtol=1e-9, err_msg=part
+                )
+
+    def test_the_level_that_it_remembers_stays_behind(self, field):
+        with second.second_device(), field.remembering(grid(5)) as level:
+            assert level
+            assert field.to(second.DEVICE).cache.at(grid(5)) is None
+
+
+def _without(name: str) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
+    return lambda tensors: {key: value for key, value in tensors.items() if key != name}
+
+
+def _with(name: str, change: Callable[[Tensor], Tensor]) -> Callable[..., dict[str, Tensor]]:
+    return lambda tensors: tensors | {name: change(tensors[name])}
+
+
+class TestStored:
+    @staticmethod
+    def _start(field: FittedField) -> FieldParameters:
+        parameters = build("field", field.architecture, None)
+        assert isinstance(parameters, FieldParameters)
+        return parameters
+
+    def test_a_field_is_restored(self, field):
+        tensors = {name: value.clone() for name, value in field.state_dict().items()}
+        same = FittedField.restored(self._start(field), tensors)
+        _same(same, field, rtol=0)
+        assert same.rows.numbers == field.rows.numbers
+        assert same.rows.seed == field.rows.seed
+        assert same.state_dict().keys() == field.start_tensors(field.parameters).keys()
+        for name, value in same.state_dict().items():
+            assert torch.equal(value, tensors[name]), name
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            (_without("rows.y"), r"lacks \['rows.y'\]"),
+            (_without("drift"), r"lacks \['drift'\]"),
+            (_without("networks.last"), r"lacks \['networks.last'\]"),
+            (lambda tensors: tensors | {"other": tensors["drift"]}, r"a field lacks.*'other'"),
+            (_with("drift", lambda t: t[:1]), r"expected drift of shape \(2,\), found \(1,\)"),
+            (_with("rows.x", lambda t: t[:, :2]), r"expected rows.x of shape .* found \(60, 2\)"),
+            (_with("rows.counts", lambda t: t[:, 0]), r"expected rows.counts .* found \(60,\)"),
+            (_with("rows.y", lambda t: t[0]), r"expected rows.y of shape .* found \(\)"),
+            (_with("rows.y", lambda t: t[:-1]), "rows of one number, .* found 60, 59 and 60"),
+            (_with("rows.counts", lambda t: t[1:]), "rows of one number, .* found 60, 60 and 59"),
+            (_with("rows.counts", lambda t: 0 * t), "rows of one number, with counts"),
+            (
+                lambda tensors: {k: v[:0] if k[:5] == "rows." else v for k, v in tensors.items()},
+                "rows of one number, .* found 0, 0 and 0",
+            ),
+        ],
+    )
+    def test_tensors_that_are_no_field_are_refused(self, field, change, message):
+        tensors = change(field.state_dict())
+        with pytest.raises(ValueError, match=message):
+            FittedField.restored(self._start(field), tensors)
+
+
+class TestRemembering:
+    def test_predictions_are_those_of_the_stored_level(self, field):
+        x, sd = grid(5), float(field.y_sd)
+        plain = field.predict(x, level=True), field.predict(x, 4, 2), field.predict(x[:7], 4, 2)
+        with field.remembering(x) as level:
+            stored = dict(level)
+        stored["mean"] = stored["mean"] + 1.0
+        # The share of the networks has its own mean.
+        moved = sd * (1 - field.errors.networks_share)
+        with field.remembering(x, stored=stored) as level:
+            assert level is stored
+            found = field.predict(x, level=True), field.predict(x, 4, 2), field.predict(x[:7], 4, 2)
+            joint = joint_level(field, None, x)
+        for one, expected in zip(found[:2], plain[:2], strict=True):
+            np.testing.assert_allclose(one.mean, expected.mean + moved, rtol=1e-9)
+        np.testing.assert_array_equal(found[2].mean, plain[2].mean)  # other inputs
+        np.testing.assert_allclose(joint.mean, found[0].mean, rtol=1e-12)
+        np.testing.assert_array_equal(field.predict(x, 4, 2).mean, plain[1].mean)
+
+    def test_after_the_block_nothing_is_remembered(self, field):
+        x = grid(5)
+
+        def stopped() -> None:
+            with field.remembering(x):
+                assert field.cache.at(x) is not None
+                assert field.cache.at(x[:7]) is None
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            stopped()
+        assert field.cache.x is None
+        assert field.cache.level is None
+
+    def test_no_level_is_remembered_outside_the_times_of_the_rows(self, field):
+        x = grid(5, 2.0)
+        plain = field.predict(x, 4, 2)
+        with field.remembering(x) as level:
+            assert level == {}
+            assert field.cache.level is None
+            np.testing.assert_array_equal(field.predict(x, 4, 2).sd, plain.sd)
+
+
+def test_a_field_that_is_widened_stays_as_it_is(field):
+    before = field.predict(grid(5), 4, 2)
+    wide = field.widened(2.0)
+    assert wide.errors.networks_share == 0
+    normal = replace(field, errors=replace(field.errors, law=no_law(), networks_share=0.0))
+    np.testing.assert_allclose(wide.predict(grid(5), 4).sd, 2 * normal.predict(grid(5), 4).sd)
+    np.testing.assert_array_equal(field.predict(grid(5), 4, 2).sd, before.sd)
