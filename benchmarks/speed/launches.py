@@ -24,6 +24,7 @@ from benchmarks.speed.second_device import DEVICE, NAME, Counts, second_device
 from geogp.files import write_text
 from geogp.models.catalogue.build import build
 from geogp.models.catalogue.rows import CATALOGUE, CLASS_CATALOGUE
+from geogp.models.field.fitted import FittedField
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting import loop as training_loop
 from geogp.models.fitting import recorded_steps
@@ -83,6 +84,20 @@ def predicted(model: Model, x: np.ndarray) -> np.ndarray:
         return model.predict(x).probabilities
     found = model.predict(x)
     return np.stack([found.mean, found.sd])
+
+
+def tensors_of(model: Model) -> list[torch.Tensor]:
+    """Return parameters and buffers of a process; of a field, also rows, drift and networks."""
+    if isinstance(model, LowRankProcess):
+        return [*model.parameters(), *model.buffers()]
+    assert isinstance(model, FittedField)
+    rows = [value for value in vars(model.rows).values() if isinstance(value, torch.Tensor)]
+    return [
+        *tensors_of(model.parameters),
+        *rows,
+        model.drift,
+        *model.errors.networks.parameters(),
+    ]
 
 
 def fitted(

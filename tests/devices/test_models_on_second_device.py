@@ -42,7 +42,7 @@ def test_a_fit_on_the_device_gives_the_numbers_of_the_cpu(name, tmp_path):
         with launches.counted_steps(counts) as counted:
             fitted, score = launches.fitted(there, train, validation)
         assert score == expected
-        for value in (*there.parameters(), *there.buffers(), *_rows_of(fitted)):
+        for value in launches.tensors_of(fitted):
             assert value.device == device.DEVICE
         counts.clear()
         found = launches.predicted(fitted, validation.x)
@@ -63,15 +63,6 @@ def test_a_fit_on_the_device_gives_the_numbers_of_the_cpu(name, tmp_path):
     assert np.median(counted.launches) <= MORE * most_launches
     assert predicted_launches <= MORE * predict_launches
     assert predicted_waits <= predict_waits
-
-
-def _rows_of(model):
-    """Return the tensors of the rows of a field, and the drift; nothing of other models."""
-    if not model.holds_rows:
-        return []
-    found = [value for value in vars(model.rows).values() if isinstance(value, torch.Tensor)]
-    assert len(found) >= 5
-    return [*found, model.drift, *model.errors.networks.parameters()]
 
 
 @pytest.mark.parametrize("name", sorted(launches.MODELS.keys() - {"burr-process", "field"}))

@@ -59,8 +59,10 @@ def test_a_place_near_rows_is_certain_at_any_distance_from_other_places():
 def test_precise_data_have_none(monkeypatch):
     model, x, _ = level_of(1.0)
     with_error = model.predict(x, level=True).function_variance
-    monkeypatch.setattr(model, "is_precise", lambda: True)
-    assert far_level.far_level(model, model.scaled(x)).shape == (len(x), 0)
+    parameters = model.parameters
+    monkeypatch.setattr(parameters, "is_precise", lambda: True)
+    found = far_level.far_level(parameters, model.rows, parameters.scaled(x))
+    assert found.shape == (len(x), 0)
     assert (model.predict(x, level=True).function_variance < with_error).any()
 
 

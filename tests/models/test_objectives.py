@@ -180,7 +180,7 @@ def test_weights_may_be_zero_and_start_at_those_of_the_paper():
 
 @pytest.mark.parametrize(("batch_size", "n", "expected"), [(40, 190, 40), (40, 12, 12)])
 def test_a_batch_is_no_larger_than_the_rows(batch_size, n, expected):
-    assert PerBatch(elbo).rows(batch_size, n) == expected
+    assert PerBatch.batch_rows(batch_size, n) == expected
 
 
 def test_gaussian_nll_against_scipy():

@@ -14,6 +14,7 @@ from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.field.tile_process import Form, TileProcess
 from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.models.process.architecture import Architecture
+from geogp.models.process.data import Data
 
 STRETCH, POWERS = (0.3, -0.5), (0.7, 0.4)
 
@@ -150,20 +151,24 @@ def test_a_form_is_saved_and_older_files_have_the_usual_one(tmp_path):
     sizes = Architecture(d=2, h=8, r=4, blocks=1, dtype="float64", units=(30.0, 30.0))
     model = build("field", sizes, x, seed=0)
     model.tiles.take_form(_form(2.5))
+    unfitted = model.make_fit(model)
+    unfitted.start(model.as_rows(Data(x, x.sum(1))), 0, resumed=True)
     path = tmp_path / "m.safetensors"
-    save_model(model, path)
+    save_model(unfitted.field, path)
     same, _ = load_model(path)
     at = torch.from_numpy(_points(10))
     with torch.no_grad():
-        torch.testing.assert_close(same.tiles(at, at), model.tiles(at, at), rtol=0, atol=0)
+        torch.testing.assert_close(
+            same.parameters.tiles(at, at), model.tiles(at, at), rtol=0, atol=0
+        )
     tensors, described = read_tensors(path)
     added = {f"tiles.{part}" for part in ("stretch", "powers", "smoothness")}
     write_tensors(path, {k: v for k, v in tensors.items() if k not in added}, described)
     older, _ = load_model(path)
-    assert older.tiles.form.usual
+    assert older.parameters.tiles.form.usual
     # Earlier versions stored 0, 1 or 2 for the smoothness 1/2, 3/2 or 5/2.
     write_tensors(path, {**tensors, "tiles.smoothness": torch.tensor(2)}, described)
-    assert float(load_model(path)[0].tiles.form.smoothness) == 2.5
+    assert float(load_model(path)[0].parameters.tiles.form.smoothness) == 2.5
     for wrong in (
         {"tiles.smoothness": torch.tensor(3.1)},
         {"tiles.powers": torch.tensor([0.5, 2])},

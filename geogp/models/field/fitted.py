@@ -418,8 +418,9 @@ class FittedField(Model):
                 raise ValueError(
                     f"expected {name} of shape {tuple(value.shape)}, found {tuple(shape)}"
                 )
+        # In their own dtypes, from which `TileProcess` knows how earlier versions stored its form.
+        parameters.load_state_dict({name: tensors[name] for name in parameters.state_dict()})
         same = {name: tensors[name].to(value.dtype) for name, value in start.items()}
-        parameters.load_state_dict({name: same[name] for name in parameters.state_dict()})
         x, y, counts = (same[f"rows.{name}"] for name in STORED_ROWS)
         if not len(x) == len(y) == len(counts) > 0 or not bool((counts >= 1).all()):
             raise ValueError(
