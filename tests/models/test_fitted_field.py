@@ -10,7 +10,9 @@ from benchmark_scripts import load
 from test_joint_level import grid, make_field
 from torch import Tensor
 
+from geogp.errors import DataError
 from geogp.models.catalogue.build import build
+from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.field.fitted import FittedField
 from geogp.models.field.parameters import FieldParameters
 from geogp.models.field.predictive_law import no_law
@@ -135,6 +137,11 @@ class TestStored:
         tensors = change(field.state_dict())
         with pytest.raises(ValueError, match=message):
             FittedField.restored(self._start(field), tensors)
+
+    def test_a_file_of_a_field_without_a_fit_is_refused(self, field, tmp_path):
+        save_model(self._start(field), tmp_path / "m.safetensors")
+        with pytest.raises(DataError, match=r"tensors that a field lacks, or lacks .*'rows.x'"):
+            load_model(tmp_path / "m.safetensors")
 
 
 class TestRemembering:
