@@ -89,8 +89,9 @@ random = np.random.default_rng(0)
 places = random.uniform(-1, 1, (200, 2)).repeat(5, axis=0)
 x = np.column_stack([places, np.tile(np.arange(5.0), 200)])  # blocks are as wide as they can be
 data = Data(x, np.sin(3 * x[:, 0]) + random.standard_normal(1000))
-model = build("field", Architecture(d=3, h=16, r=16, blocks=1, units=(50.0, 50.0, 4.0)), x)
-fit(model, data, Data(x[:100], data.y[:100]), FitSettings(epochs=1, batch=256))
+process = build("field", Architecture(d=3, h=16, r=16, blocks=1, units=(50.0, 50.0, 4.0)), x)
+held_out, settings = Data(x[:100], data.y[:100]), FitSettings(epochs=1, batch=256)
+model, _ = fit(process, data, held_out, settings)
 expected = []
 tile_level.check_level = lambda *sizes: expected.append(level_bytes(*sizes))
 
