@@ -181,7 +181,7 @@ def estimates(world: World, level: JointLevel, replicates: int, seed: int) -> tu
     model, random = world.model, np.random.default_rng([seed, 1])
     learned, held = gain(world, level), model.rows
     every, weights = torch.eye(len(held.y), dtype=torch.float64), WeightPosterior(level.m, level.L)
-    of_residuals = tile_sequence(model, model.scaled(world.tiles), weights, every).told
+    of_residuals = tile_sequence(model, model.scaled(world.tiles), weights, every).means
     found = []
     for start in range(0, replicates, REPLICATES_AT_ONCE):
         drawn = draw(world, min(REPLICATES_AT_ONCE, replicates - start), random)

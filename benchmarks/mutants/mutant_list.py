@@ -408,7 +408,7 @@ MUTANTS = [
         "models/field/near_network",
         "models/test_near_network",
         one_network_predicts_every_part=("weights[k : k + 1]", "weights[:1]"),
-        clipped_together=("part.square().sum((1, 2))", "part.square().sum()[None]"),
+        clipped_together=("gradient.square().sum((1, 2))", "gradient.square().sum()[None]"),
     ),
     *_of(
         "models/field/near_summaries",
@@ -499,8 +499,11 @@ MUTANTS = [
             "left[:, k:, k:] -= column",
             "left[:, k:, k:] -= 0 * column",
         ),
-        roots_without_transpose=("(F.mT @ own)", "(F @ own)"),
-        prior_subtracted_from_itself=("low[part], out=low[part])", "0 * low[part], out=low[part])"),
+        roots_without_transpose=("(F.mT @ of_tiles)", "(F @ of_tiles)"),
+        prior_subtracted_from_itself=(
+            "low[chunk], out=low[chunk])",
+            "0 * low[chunk], out=low[chunk])",
+        ),
     ),
     *_of(
         "models/field/far_level",
