@@ -313,7 +313,7 @@ MUTANTS = [
     *_of(
         "models/fitting/recorded_steps",
         "devices/test_recorded_steps",
-        recorded_rows_never_change=("held.numbers.copy_(part.numbers)", "held.numbers"),
+        recorded_rows_never_change=("recorded.numbers.copy_(batch.numbers)", "recorded.numbers"),
         slower_way_is_kept=("if recorded > alone:", "if recorded < alone:"),
     ),
     *_of(
@@ -538,7 +538,7 @@ MUTANTS = [
     *_of(
         "models/papers/classes/processes",
         "models/test_categorical",
-        residual_lost=("moments.variance + self.diagonal(found)[:, None]", "moments.variance"),
+        residual_lost=("moments.variance + self.diagonal(features)[:, None]", "moments.variance"),
         variance_without_its_scale=(
             "function_variance=scale * usual.function_variance",
             "function_variance=usual.function_variance",
@@ -549,7 +549,7 @@ MUTANTS = [
         "models/papers/classes/softmax_layers",
         "models/test_softmax_layers",
         ridge_lost=(", ridge=RIDGE)", ")"),
-        sum_over_classes=(" / math.sqrt(len(found))", ""),
+        sum_over_classes=(" / math.sqrt(len(means))", ""),
     ),
     *_of(
         "evaluation/class_tables",
