@@ -23,7 +23,10 @@ FORMAT = "geogp-model-2"
 SLACK = 10_000_000
 """A loaded model may need this many numbers plus four times the numbers in its file."""
 
-FIELD, EARLIER_TENSOR = "field", "shape_coefficients"
+FIELD = "field"
+"""Name of the field model, whose files of an earlier version are refused."""
+
+EARLIER_TENSOR = "shape_coefficients"
 """A field model with this tensor is from an earlier version, whose predictions differed."""
 
 ADDED_TENSORS = (
@@ -125,8 +128,8 @@ def load_models(path: Path | str) -> tuple[list[Model], dict[str, Any]]:
     models = []
     for number in range(members):
         start = f"{number}."
-        own = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
-        models.append(_filled(own, described, path))
+        of_member = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
+        models.append(_filled(of_member, described, path))
     return models, context
 
 
