@@ -11,6 +11,7 @@ from torch import Tensor
 
 from geogp.errors import DataError, RequestError
 from geogp.models.catalogue.build import CATALOGUE, CLASS_CATALOGUE, build, find_spec
+from geogp.models.fitting.parallel import under
 from geogp.models.numerics.precision import precision
 from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.models.options import DOUBLE
@@ -125,12 +126,8 @@ def load_models(path: Path | str) -> tuple[list[Model], dict[str, Any]]:
         return [_filled(tensors, described, path)], context
     if members not in range(1, len(tensors) + 1):
         raise DataError(f"expected 1 model or more in {path}, found {members!r}.")
-    models = []
-    for number in range(members):
-        start = f"{number}."
-        of_member = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
-        models.append(_filled(of_member, described, path))
-    return models, context
+    of_members = (under(tensors, f"{number}.") for number in range(members))
+    return [_filled(of_member, described, path) for of_member in of_members], context
 
 
 def _filled(tensors: dict[str, Tensor], described: dict[str, Any], path: Path | str) -> Model:

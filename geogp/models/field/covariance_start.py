@@ -227,7 +227,6 @@ class _Sample:
         ends = small, min(medium, MOST_PLACES), large
         chosen = (torch.as_tensor(np.sort(order[:end])) for end in ends)
         self.small, self.medium, self.large = chosen
-        self.n = int(sites.count[self.medium.numpy()].sum())
         places = np.unique(sites.centre[:, :2], axis=0)
         self.spacing = spacing(places, random.permutation(len(places))[:MOST_PLACES])
         points = numpy_of(rows.points)
@@ -284,6 +283,7 @@ class _Sample:
         if not before.separable:
             free.append(logits)
         centres = [value.detach().clone() for value in free]
+        n = self._count(self.medium)
         optimiser = LBFGS(free, max_iter=ITERATIONS, history_size=10, line_search_fn="strong_wolfe")
 
         def loss() -> Tensor:
@@ -297,7 +297,7 @@ class _Sample:
                 for value, centre in zip(free, centres, strict=True)
             ]
             prior = torch.stack(squares).sum() / 2
-            return self._loss(self.medium) + prior / self.n
+            return self._loss(self.medium) + prior / n
 
         def closure() -> float:
             optimiser.zero_grad()
@@ -330,7 +330,7 @@ class _Sample:
     def maximum(self, sites: Tensor) -> _Values:
         """Maximise the likelihood of places, starting at the present values."""
         free = _FreeValues(self.parameters)
-        n = int(self.rows.sites.count[sites.numpy()].sum())
+        n = self._count(sites)
 
         def loss(away: Floats) -> tuple[float, Floats]:
             free.move(away)
@@ -359,7 +359,11 @@ class _Sample:
         for places in sites.split(PLACES_AT_ONCE):
             block = block_at(parameters, rows, rows_at(rows, places), self.no_weights)
             total = total + block.residual.square().sum() / 2 + block.log_scale
-        return total / int(rows.sites.count[sites.numpy()].sum())
+        return total / self._count(sites)
+
+    def _count(self, sites: Tensor) -> int:
+        """Return the number of rows at places."""
+        return int(self.rows.sites.count[sites.numpy()].sum())
 
 
 class _FreeValues:

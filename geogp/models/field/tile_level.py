@@ -20,11 +20,11 @@ from geogp.models.field.parameters import WeightPosterior
 from geogp.models.field.tile_sequence import TileSequence, tile_sequence
 from geogp.models.field.vecchia import PREDICTION_ROWS
 from geogp.models.joint.level import (
+    AT_ONCE,
     JointLevel,
     LevelOptions,
     LocalCovariance,
     Weights,
-    batches,
     gathered,
     level_of,
     rows_times,
@@ -138,7 +138,8 @@ class TileLevel(JointLevel):
         return alone
 
     def _variances(self, weights: Weights) -> Floats:
-        total, columns = self._independent(weights, self.own), batches(weights.shape[1])
+        total = self._independent(weights, self.own)
+        columns = chunks(weights.shape[1], AT_ONCE)
 
         def variances(some: slice) -> Floats:
             roots = self._roots(weights[:, some], self.tiles.low.dtype)
@@ -183,7 +184,7 @@ class TileLevel(JointLevel):
         sizes = low.shape[1], len(low), shared.shape[1], unseen.shape[1]
         normals = (
             [rng.standard_normal((size, batch.stop - batch.start), single) for size in sizes]
-            for batch in batches(paths)
+            for batch in chunks(paths, AT_ONCE)
         )
         yield from in_threads(path, normals, self.model.device)
 

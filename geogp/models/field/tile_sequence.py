@@ -170,19 +170,14 @@ def tile_sequence(
     return sequence
 
 
-def _like_first(points: Floats) -> NDArray[np.bool_]:
-    """Mask of the tiles with the time, and the provider if there are several, of the first."""
-    alike: NDArray[np.bool_] = (points[:, 2:] == points[0, 2:]).all(1)
-    return alike
-
-
 def _patches(points: Floats, limits: tuple[int, int]) -> Sites:
     """Return patches of neighbouring tiles from points (n, 3) or more; `limits` as `PATCH_TILES`.
 
     `MOST_OVER_MEAN` also bounds the number of tiles. Near patches follow each other. In a patch,
     the times and providers of one place do.
     """
-    at_once = points[_like_first(points), :2]
+    # Tiles at the time of the first tile, and of its provider if there are several.
+    at_once = points[(points[:, 2:] == points[0, 2:]).all(1), :2]
     several = len(at_once) < len(points)
     most, widest = limits[several], PATCH_WIDTH[several]
     sampled = np.arange(0, len(at_once), -(-len(at_once) // SAMPLED))

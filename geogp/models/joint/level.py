@@ -23,6 +23,7 @@ from geogp.errors import DataError, RequestError
 from geogp.models.joint.law import posterior_given
 from geogp.models.joint.weighted_sums import WeightedSums
 from geogp.models.numerics.devices import WORD
+from geogp.models.numerics.threads import chunks
 from geogp.models.process.data import Data
 from geogp.models.process.memory import HELD_BYTES, check_level
 from geogp.models.process.model import Model
@@ -254,7 +255,7 @@ class JointLevel:
         change = self.L @ torch.as_tensor(white).to(self.L.device)
         field = spread(self._tile_features(), change)
         own_sd = np.sqrt(self.own_variance)[:, None]
-        for batch in batches(paths):
+        for batch in chunks(paths, AT_ONCE):
             normal = rng.standard_normal((len(self), batch.stop - batch.start))
             yield self.mean + (self.factor[:, None] * (field[:, batch] + own_sd * normal)).T
 
@@ -317,11 +318,6 @@ def level_of(model: Any, x: Floats, rows: Rows | None, options: LevelOptions) ->
         noise_variance=np.zeros(len(x)),
         own_variance=model.added_variance(x),
     )
-
-
-def batches(columns: int) -> list[slice]:
-    """Return slices of `columns` columns, `AT_ONCE` at a time."""
-    return [slice(start, min(start + AT_ONCE, columns)) for start in range(0, columns, AT_ONCE)]
 
 
 def _group(size: int) -> int:
