@@ -194,7 +194,7 @@ def estimates(world: World, level: JointLevel, replicates: int, seed: int) -> tu
     learned, held = gain(world, level), world.model.rows
     every, weights = torch.eye(len(held), dtype=torch.float64), WeightPosterior(level.m, level.L)
     scaled = model.scaled(world.tiles)
-    of_residuals = tile_sequence(model, held, scaled, weights, every).told
+    of_residuals = tile_sequence(model, held, scaled, weights, every).means
     found = []
     for start in range(0, replicates, REPLICATES_AT_ONCE):
         drawn = draw(world, min(REPLICATES_AT_ONCE, replicates - start), random)

@@ -313,7 +313,7 @@ MUTANTS = [
     *_of(
         "models/fitting/recorded_steps",
         "devices/test_recorded_steps",
-        recorded_rows_never_change=("held.numbers.copy_(batch.numbers)", "held.numbers"),
+        recorded_rows_never_change=("recorded.numbers.copy_(batch.numbers)", "recorded.numbers"),
         slower_way_is_kept=("if recorded > alone:", "if recorded < alone:"),
     ),
     *_of(
@@ -408,7 +408,7 @@ MUTANTS = [
         "models/field/near_network",
         "models/test_near_network",
         one_network_predicts_every_part=("weights[k : k + 1]", "weights[:1]"),
-        clipped_together=("part.square().sum((1, 2))", "part.square().sum()[None]"),
+        clipped_together=("gradient.square().sum((1, 2))", "gradient.square().sum()[None]"),
     ),
     *_of(
         "models/field/near_summaries",
@@ -504,8 +504,11 @@ MUTANTS = [
             "left[:, k:, k:] -= column",
             "left[:, k:, k:] -= 0 * column",
         ),
-        roots_without_transpose=("(F.mT @ own)", "(F @ own)"),
-        prior_subtracted_from_itself=("low[part], out=low[part])", "0 * low[part], out=low[part])"),
+        roots_without_transpose=("(F.mT @ of_tiles)", "(F @ of_tiles)"),
+        prior_subtracted_from_itself=(
+            "low[chunk], out=low[chunk])",
+            "0 * low[chunk], out=low[chunk])",
+        ),
     ),
     *_of(
         "models/field/far_level",
@@ -551,7 +554,7 @@ MUTANTS = [
         "models/papers/classes/softmax_layers",
         "models/test_softmax_layers",
         ridge_lost=(", ridge=RIDGE)", ")"),
-        sum_over_classes=(" / math.sqrt(len(found))", ""),
+        sum_over_classes=(" / math.sqrt(len(means))", ""),
     ),
     *_of(
         "evaluation/class_tables",

@@ -131,14 +131,14 @@ class SpatialGP(SpatialParameters):
             if points.time is not None and scale.times is None:
                 warn("all rows have the same time: the model depends only on the place.")
         check_metres(points, self.crs)
-        held, cells = validation_rows(self.validation, points, self.crs, self.random_state)
+        held_out, cells = validation_rows(self.validation, points, self.crs, self.random_state)
         data = data_of(scale, points, target, cells if groups is None else groups)
-        plan = self.plan(scale, int((~held).sum()))
-        network, history = plan.fit(data.at(~held), data.at(held), warn=warn, **watch)
+        plan = self.plan(scale, int((~held_out).sum()))
+        network, history = plan.fit(data.at(~held_out), data.at(held_out), warn=warn, **watch)
         self.network_, self.scale_, self.history_ = network, scale, history
         self.take_features(X, getattr(X, "columns", ()), np.shape(X)[1])
-        self.validation_ = held
-        self._train = None if network.holds_rows else (points.at(~held), target[~held])
+        self.validation_ = held_out
+        self._train = None if network.holds_rows else (points.at(~held_out), target[~held_out])
         return self
 
     @checked_arguments
@@ -190,8 +190,8 @@ class SpatialGP(SpatialParameters):
         RequestError, DataError
             As in `predict_distribution`. Also DataError if the lengths of X and y differ.
         """
-        found = self.predict_distribution(X)
-        return -float(found.log_score(target_of(y, len(found))).mean())
+        law = self.predict_distribution(X)
+        return -float(law.log_score(target_of(y, len(law))).mean())
 
     @checked_arguments
     def joint(
@@ -233,18 +233,18 @@ class SpatialGP(SpatialParameters):
             Two points are at one place and time, or `rows` are not the training rows.
         """
         network, inputs = self._fitted(), self.inputs(points)
-        kept = getattr(self, "_train", None)
+        training = getattr(self, "_train", None)
         if rows is not None:
-            known = self._read(rows[0])
-            kept = known, target_of(rows[1], len(known))
-            check_rows(network, kept[1])
-        if kept is None and network.has_level and not network.holds_rows:
+            row_points = self._read(rows[0])
+            training = row_points, target_of(rows[1], len(row_points))
+            check_rows(network, training[1])
+        if training is None and network.has_level and not network.holds_rows:
             raise RequestError(
                 f"{self.model} was loaded from a file, which does not contain the rows that the "
                 "joint distribution needs: give these rows with rows=, or fit the estimator "
                 "again."
             )
-        train = None if kept is None else data_of(self.scale_, *kept)
+        train = None if training is None else data_of(self.scale_, *training)
         return joint_level(
             network, train, inputs, calibrated=calibrated, seed=seed, columns=columns
         )
@@ -332,8 +332,8 @@ class SpatialGP(SpatialParameters):
         from geogp.estimators import point_grid  # noqa: PLC0415 - slow
 
         self._fitted()
-        columns, given = self.columns(), covariates or {}
-        point_grid.check_grid(columns, given, provider)
+        columns, functions = self.columns(), covariates or {}
+        point_grid.check_grid(columns, functions, provider)
         when = point_grid.grid_time(self.scale_, time, self.time_unit)
         whole_number("tests", tests, 1, MAX_TESTS)
         if devices is not None:
@@ -341,7 +341,7 @@ class SpatialGP(SpatialParameters):
             check_sample(tests, devices)
 
         def predict(x: Floats, y: Floats) -> Prediction:
-            values = pd.DataFrame({name: found(x, y) for name, found in given.items()})
+            values = pd.DataFrame({name: function(x, y) for name, function in functions.items()})
             names = None if provider is None else np.full(len(x), provider, object)
             points = Points(x, y, covariates=columns.covariates_of(values), provider=names)
             if when is not None:

@@ -37,6 +37,7 @@ _WRONG = (KeyError, TypeError, ValueError)
 ESTIMATORS: dict[str, type[SpatialGP]] = {
     kind.__name__: kind for kind in (FieldGP, DeepBasisGP, KernelGP, CountGP, PlaceClassGP)
 }
+"""The estimators of points in space that a file can name."""
 
 
 @checked_arguments
@@ -100,10 +101,10 @@ def _spatial(
 def make_estimator(model: str, **parameters: Any) -> SpatialGP:
     """Return a new estimator for a model; ignore parameters that this estimator does not have."""
     family = find_model(model).family
-    kind = next(one for one in ESTIMATORS.values() if family in one.families)
-    names = kind.defaults()
-    wanted = {"model": model, **parameters}
-    return kind(**{name: value for name, value in wanted.items() if name in names})
+    estimator = next(kind for kind in ESTIMATORS.values() if family in kind.families)
+    names = estimator.defaults()
+    chosen = {"model": model, **parameters}
+    return estimator(**{name: value for name, value in chosen.items() if name in names})
 
 
 def _estimator(model: str, stored: StoredEstimator) -> SpatialGP:
@@ -117,12 +118,12 @@ def _estimator(model: str, stored: StoredEstimator) -> SpatialGP:
             exposure=None if stored.inputs.area_km2 is None else "area_km2",
         )
     one_of("estimator", stored.estimator, ESTIMATORS)
-    found = ESTIMATORS[str(stored.estimator)](**stored.params)
-    if found.model != model:
-        raise DataError(f"expected parameters of {model}, found those of {found.model}")
-    found.check()
-    found.columns().check()
-    return found
+    estimator = ESTIMATORS[str(stored.estimator)](**stored.params)
+    if estimator.model != model:
+        raise DataError(f"expected parameters of {model}, found those of {estimator.model}")
+    estimator.check()
+    estimator.columns().check()
+    return estimator
 
 
 def _scale(estimator: SpatialGP, inputs: StoredInputs) -> PointScale:
@@ -133,7 +134,7 @@ def _scale(estimator: SpatialGP, inputs: StoredInputs) -> PointScale:
         inputs.area_km2,
         (estimator.x, estimator.y, estimator.time or "time"),
         inputs.time_kind or (None if inputs.quarters is None else "quarter"),
-        tuple(CovariateScale(*one) for one in inputs.covariates),
+        tuple(CovariateScale(*scale) for scale in inputs.covariates),
         tuple(inputs.providers),
     )
 

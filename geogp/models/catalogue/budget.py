@@ -15,12 +15,20 @@ from geogp.models.process.data import Data
 from geogp.models.process.lowrank import LowRankProcess
 from geogp.models.process.rows import Rows
 
-MIN_RANK, MAX_RANK, RANK_STEP = 50, 4000, 50
+MIN_RANK = 50
+"""Smallest rank that a budget can set."""
+
+MAX_RANK = 4000
+"""Largest rank that a budget can set."""
+
+RANK_STEP = 50
+"""Step between the ranks that a budget can set."""
 
 PROBES = (100, 300)
 """Ranks for which the time of a pass is measured."""
 
 PROBE_ROWS = 4096
+"""Largest number of rows in the passes whose time is measured."""
 
 EVALUATIONS_PER_ITERATION = 1.3
 """Evaluations of the objective per iteration of L-BFGS, including the line search. With 5,000 rows

@@ -34,8 +34,10 @@ __all__ = [
 ]
 
 Scaling = Literal["none", "minmax"]
+"""How inputs are mapped to [-1, 1]; see `build`."""
 
 SCALINGS: tuple[str, ...] = get_args(Scaling)
+"""All possible scalings, to check a name."""
 
 LARGEST_INPUT = 10.0
 """Largest absolute input accepted without scaling; the models expect inputs in [-1, 1]."""
@@ -107,8 +109,8 @@ def build(
 
 def find_spec(name: str) -> ModelSpec:
     """Return the row of either catalogue with this name; raise the errors of `find_model`."""
-    found = CLASS_CATALOGUE.get(name)
-    return CATALOGUE[find_model(name).name] if found is None else found
+    spec = CLASS_CATALOGUE.get(name)
+    return CATALOGUE[find_model(name).name] if spec is None else spec
 
 
 def with_noise(spec: ModelSpec, noise: str) -> ModelSpec:

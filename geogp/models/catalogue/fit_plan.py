@@ -27,6 +27,7 @@ from geogp.models.process.memory import check_memory
 from geogp.models.process.model import Model
 
 Tell = Callable[[str], None]
+"""Receives a message."""
 
 
 @dataclass(frozen=True)

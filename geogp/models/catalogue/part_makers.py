@@ -42,45 +42,45 @@ def _backbone(sizes: Architecture, left_out: int = 0) -> Backbone:
     return Backbone(len(sizes.used) - left_out, sizes.h, sizes.blocks).to(sizes.torch_dtype)
 
 
-def plain_basis(sizes: Architecture, given: PlacementContext) -> InducingBasis:
+def plain_basis(sizes: Architecture, context: PlacementContext) -> InducingBasis:
     """Return the basis of inducing points of an RBF kernel on the inputs."""
     none = torch.zeros(1, len(sizes.used), dtype=sizes.torch_dtype)
-    x = none if given.x is None else given.x
-    return InducingBasis(given.anchors(x, sizes.r), jitter=sizes.jitter)
+    x = none if context.x is None else context.x
+    return InducingBasis(context.anchors(x, sizes.r), jitter=sizes.jitter)
 
 
-def deep_basis(sizes: Architecture, given: PlacementContext) -> InducingBasis:
+def deep_basis(sizes: Architecture, context: PlacementContext) -> InducingBasis:
     """Return the basis of inducing points of an RBF kernel on a network's features."""
     backbone = _backbone(sizes)
-    if given.x is None or given.placement == "uniform":
+    if context.x is None or context.placement == "uniform":
         empty = torch.zeros(1, sizes.h, dtype=sizes.torch_dtype)
-        anchors = given._replace(placement="uniform").anchors(empty, sizes.r)
+        anchors = context._replace(placement="uniform").anchors(empty, sizes.r)
     else:
         # Points are placed among the inputs, and mapped through the untrained network.
-        places = given.anchors(given.x, sizes.r)
+        places = context.anchors(context.x, sizes.r)
         with torch.no_grad():
             anchors = backbone(places)
     return InducingBasis(anchors, backbone, jitter=sizes.jitter)
 
 
-def dense_basis(sizes: Architecture, _given: PlacementContext, left_out: int = 0) -> DenseBasis:
+def dense_basis(sizes: Architecture, _context: PlacementContext, left_out: int = 0) -> DenseBasis:
     """Return a dense SiLU layer on a network of the inputs, without the last `left_out`."""
     return DenseBasis(_backbone(sizes, left_out), sizes.h, sizes.r).to(sizes.torch_dtype)
 
 
-def field_basis(sizes: Architecture, given: PlacementContext) -> Basis:
+def field_basis(sizes: Architecture, context: PlacementContext) -> Basis:
     """Return a dense SiLU layer on a network, and linear functions of the covariates, if any."""
     covariates, shown = sizes.used_covariates, sizes.used_providers
-    basis = dense_basis(sizes, given, covariates - shown)
+    basis = dense_basis(sizes, context, covariates - shown)
     return DriftBasis(basis, covariates, shown).to(sizes.torch_dtype) if covariates else basis
 
 
-def network_basis(sizes: Architecture, _given: PlacementContext) -> NetworkBasis:
+def network_basis(sizes: Architecture, _context: PlacementContext) -> NetworkBasis:
     """Return a plain network as a basis."""
     return NetworkBasis(_backbone(sizes), sizes.h)
 
 
-def last_layer_basis(sizes: Architecture, _given: PlacementContext) -> LastLayerBasis:
+def last_layer_basis(sizes: Architecture, _context: PlacementContext) -> LastLayerBasis:
     """Return the last-layer features of a network with `blocks` hidden layers of width h."""
     network = Mlp(len(sizes.used), sizes.h, sizes.blocks)
     return LastLayerBasis(network, sizes.h).to(sizes.torch_dtype)
@@ -89,12 +89,12 @@ def last_layer_basis(sizes: Architecture, _given: PlacementContext) -> LastLayer
 def anchored(make_kernel: Callable[[Architecture], Kernel]) -> MakeBasis:
     """Return a function that makes a Nyström basis of a kernel."""
 
-    def make(sizes: Architecture, given: PlacementContext) -> AnchorBasis:
+    def make(sizes: Architecture, context: PlacementContext) -> AnchorBasis:
         anchors = torch.zeros(sizes.r, len(sizes.used), dtype=sizes.torch_dtype)
         basis = AnchorBasis(make_kernel(sizes), anchors, jitter=sizes.jitter)
-        if given.x is not None:
+        if context.x is not None:
             pair = basis.covariance, basis.variance
-            chosen = place_anchors(given.x, sizes.r, given.placement, given.generator, pair)
+            chosen = place_anchors(context.x, sizes.r, context.placement, context.generator, pair)
             basis.anchors.copy_(chosen)
         return basis
 

@@ -29,6 +29,7 @@ PATIENCE = dt.timedelta(days=7)
 """Longest time that a process waits for the other processes, which may read data or draw maps."""
 
 _END: dict[str, Any] = {"end": True}
+"""Message of the leader that there are no more fits."""
 
 _LEFT_ALONE = ("Connection closed by peer", "Connection reset by peer")
 """Parts of the error messages of gloo when another process has ended."""
@@ -53,13 +54,13 @@ def team() -> Iterator[bool]:
         return
     backend = "gloo"
     if torch.cuda.is_available():
-        local, here = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
-        if here > torch.cuda.device_count():
+        number, processes = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
+        if processes > torch.cuda.device_count():
             raise RequestError(
-                f"{here} processes share {torch.cuda.device_count()} GPUs; start at most one "
+                f"{processes} processes share {torch.cuda.device_count()} GPUs; start at most one "
                 "process for each GPU (torchrun --nproc-per-node)."
             )
-        torch.cuda.set_device(local)
+        torch.cuda.set_device(number)
         backend = "cpu:gloo,cuda:nccl"
     # torch.distributed.nn stores the process group that exists when the module is first imported,
     # in default arguments. If an optimiser imported it later, Python would abort at exit if a
@@ -114,7 +115,7 @@ def _announced(
     model = build(described["name"], Architecture(**described["architecture"]), None)
     model.load_state_dict(under(tensors, "model."))
     train, validation = (
-        Data(*(tensors[f"{name}.{part}"].numpy() for part in FIELDS))
+        Data(*(tensors[f"{name}.{field}"].numpy() for field in FIELDS))
         for name in ("train", "validation")
     )
     settings = described["settings"]

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from geogp.errors import DataError, RequestError
 from geogp.models.catalogue.build import CATALOGUE, CLASS_CATALOGUE, build, find_spec
+from geogp.models.fitting.parallel import under
 from geogp.models.numerics.precision import precision
 from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.models.options import DOUBLE
@@ -23,7 +24,10 @@ FORMAT = "geogp-model-2"
 SLACK = 10_000_000
 """A loaded model may need this many numbers plus four times the numbers in its file."""
 
-FIELD, EARLIER_TENSOR = "field", "shape_coefficients"
+FIELD = "field"
+"""Name of the field model, whose files of an earlier version are refused."""
+
+EARLIER_TENSOR = "shape_coefficients"
 """A field model with this tensor is from an earlier version, whose predictions differed."""
 
 ADDED_TENSORS = (
@@ -122,12 +126,8 @@ def load_models(path: Path | str) -> tuple[list[Model], dict[str, Any]]:
         return [_filled(tensors, described, path)], context
     if members not in range(1, len(tensors) + 1):
         raise DataError(f"expected 1 model or more in {path}, found {members!r}.")
-    models = []
-    for number in range(members):
-        start = f"{number}."
-        own = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
-        models.append(_filled(own, described, path))
-    return models, context
+    of_members = (under(tensors, f"{number}.") for number in range(members))
+    return [_filled(of_member, described, path) for of_member in of_members], context
 
 
 def _filled(tensors: dict[str, Tensor], described: dict[str, Any], path: Path | str) -> Model:

@@ -60,8 +60,8 @@ class NearRows(NamedTuple):
         """Return the rows with the row numbers `index` (b, m); `NO_ROW` is padding."""
         distinct, back, known = _distinct(index)
         arrays = [distinct, np.where(known, back, NO_ROW)]
-        found, at = _arrays(flat_on_device(arrays, device), [array.shape for array in arrays])
-        return cls(found, at.clamp(min=0), at >= 0)
+        numbers, at = _arrays(flat_on_device(arrays, device), [array.shape for array in arrays])
+        return cls(numbers, at.clamp(min=0), at >= 0)
 
     @property
     def numbers(self) -> Tensor:
@@ -78,11 +78,11 @@ def _distinct(index: Indices) -> tuple[Indices, Indices, NDArray[np.bool_]]:
     numbers = index[known]
     low = numbers.min(initial=np.iinfo(index.dtype).max) if len(numbers) else 0
     # Rows of a chunk have near numbers, so this is faster than sorting them.
-    held = np.zeros(numbers.max(initial=low) - low + 1, np.bool_)
-    held[numbers - low] = True
-    distinct = np.flatnonzero(held) + low
+    occurs = np.zeros(numbers.max(initial=low) - low + 1, np.bool_)
+    occurs[numbers - low] = True
+    distinct = np.flatnonzero(occurs) + low
     back = np.zeros_like(index)
-    back[known] = (np.cumsum(held) - 1)[numbers - low]
+    back[known] = (np.cumsum(occurs) - 1)[numbers - low]
     return distinct if len(numbers) else np.zeros(1, index.dtype), back, known
 
 
@@ -99,14 +99,14 @@ class PaddedBlocks(NamedTuple):
 
 
 class BlockRows(NamedTuple):
-    """The rows of blocks, divided into parts with similar numbers of rows, to need less padding.
+    """The rows of blocks, divided into pieces with similar numbers of rows, to need less padding.
 
     `distinct` (u,) are the numbers of the stored rows, and `own` (u,) marks the blocks' own rows.
     """
 
     distinct: Tensor
     own: Tensor
-    parts: list[PaddedBlocks]
+    pieces: list[PaddedBlocks]
 
     @classmethod
     def of(cls, flat: Tensor, shapes: Shapes) -> "BlockRows":
@@ -115,10 +115,12 @@ class BlockRows(NamedTuple):
         end = sum(map(math.prod, shapes[:half]))
         distinct, *rows = _arrays(flat[:end], shapes[:half])
         own, *marks = _arrays(flat[end:].double(), shapes[half:])
-        return cls(distinct, own, [PaddedBlocks(*part) for part in zip(rows, marks, strict=True)])
+        return cls(
+            distinct, own, [PaddedBlocks(*arrays) for arrays in zip(rows, marks, strict=True)]
+        )
 
 
-def block_arrays(index: Indices, first_own: int, parts: int) -> list[Indices]:
+def block_arrays(index: Indices, first_own: int, pieces: int) -> list[Indices]:
     """Arrange the rows of blocks; each block has the row numbers in a row of `index` (b, m).
 
     `NO_ROW` is padding. From column `first_own` on, a row belongs to the block itself; the other
@@ -134,7 +136,7 @@ def block_arrays(index: Indices, first_own: int, parts: int) -> list[Indices]:
     order = np.argsort(known, axis=1, kind="stable")
     count, owned = known.sum(1), own.sum(1)
     rows, marks = [distinct], [mark]
-    for piece in np.array_split(np.argsort(count, kind="stable"), parts):
+    for piece in np.array_split(np.argsort(count, kind="stable"), pieces):
         if len(piece):
             last = order[piece, -count[piece[-1]] :]
             rows.append(back[piece[:, None], last])
@@ -146,7 +148,7 @@ def place_arrays(
     places: Sites,
     earlier: Indices,
     number: Indices,
-    parts: int,
+    pieces: int,
     without: NDArray[np.bool_] | None = None,
 ) -> list[Indices]:
     """Return `block_arrays` of the places with the numbers `number` (b,).
@@ -158,16 +160,16 @@ def place_arrays(
     if without is not None:
         before = np.where(without[before], NO_ROW, before)
     here = places.rows(number[:, None], int(places.count[number].max()))
-    return block_arrays(np.concatenate([before, here], axis=1), before.shape[1], parts)
+    return block_arrays(np.concatenate([before, here], axis=1), before.shape[1], pieces)
 
 
 def padded(arrays: list[Indices], shapes: Shapes) -> list[Indices]:
-    """Return arrays of `block_arrays`, of one part, with more padding, so that they have shapes."""
-    found = []
+    """Return arrays of `block_arrays`, of one piece, with more padding, to get these shapes."""
+    wider = []
     for array, shape, fill in zip(arrays, shapes, (0, NO_ROW, 0, 0), strict=True):
         widths = [(0, shape[0] - len(array)), *((w - array.shape[1], 0) for w in shape[1:])]
-        found.append(np.pad(array, widths, constant_values=fill))
-    return found
+        wider.append(np.pad(array, widths, constant_values=fill))
+    return wider
 
 
 def block_rows(arrays: list[Indices], device: torch.device) -> BlockRows:
@@ -177,7 +179,7 @@ def block_rows(arrays: list[Indices], device: torch.device) -> BlockRows:
 
 def flat_on_device(arrays: list[Indices], device: torch.device) -> Tensor:
     """Return integer arrays, one after the other, on a device, in one transfer."""
-    return on_device(np.concatenate([part.reshape(-1) for part in arrays]), device)
+    return on_device(np.concatenate([array.reshape(-1) for array in arrays]), device)
 
 
 def _arrays(flat: Tensor, shapes: Shapes) -> list[Tensor]:
@@ -189,10 +191,9 @@ def whitened(rows: BlockRows, terms: RowTerms, values: Tensor, priors: list[Tens
     """Return the own rows of blocks, with `values` (u, 1 + r) whitened.
 
     `terms` are those of the distinct rows. `priors` are the symmetric covariances (b, m, m) of the
-    tile process in each part, for amplitude 1; values in the padding do not count.
+    tile process in each piece, for amplitude 1; values in the padding do not count.
     """
-    found = _Whitened.apply(rows, terms.noise, terms.log_amplitude, values, *priors)  # type: ignore[no-untyped-call]
-    return Block(*found)
+    return Block(*_Whitened.apply(rows, terms.noise, terms.log_amplitude, values, *priors))  # type: ignore[no-untyped-call]
 
 
 class _Whitened(torch.autograd.Function):
@@ -207,27 +208,27 @@ class _Whitened(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, rows: BlockRows, *given: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        noise, log_amplitude, values, *priors = given
+    def forward(ctx: Any, rows: BlockRows, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        noise, log_amplitude, values, *priors = tensors
         amplitude = log_amplitude.exp()
         square = amplitude.square()
         scaled = noise / square, values / amplitude[:, None]
         scale = torch.dot(log_amplitude, rows.own)
-        factors, kept = [], []
-        for part, prior in zip(rows.parts, priors, strict=True):
-            last = slice(-part.own.shape[1], None)
-            known = part.rows >= 0
-            L = factor_of(prior, scaled[0][part.rows], known)
-            E = prior.new_zeros(*part.rows.shape, part.own.shape[1])
-            E[:, last].diagonal(dim1=1, dim2=2).copy_(part.own)
+        factors, whites = [], []
+        for piece, prior in zip(rows.pieces, priors, strict=True):
+            last = slice(-piece.own.shape[1], None)
+            known = piece.rows >= 0
+            L = factor_of(prior, scaled[0][piece.rows], known)
+            E = prior.new_zeros(*piece.rows.shape, piece.own.shape[1])
+            E[:, last].diagonal(dim1=1, dim2=2).copy_(piece.own)
             Y = solve_triangular(L.mT, E, upper=True)
-            kept.append((Y.mT @ scaled[1][part.rows]).flatten(0, 1))
+            whites.append((Y.mT @ scaled[1][piece.rows]).flatten(0, 1))
             logs = L.diagonal(dim1=1, dim2=2)[:, last].log()
-            scale = scale + torch.dot(logs.flatten(), part.own.flatten())
+            scale = scale + torch.dot(logs.flatten(), piece.own.flatten())
             factors += [known, L, Y]
         ctx.rows = rows
         ctx.save_for_backward(amplitude, square, *scaled, *factors)
-        white = torch.cat(kept) if len(kept) > 1 else kept[0]
+        white = torch.cat(whites) if len(whites) > 1 else whites[0]
         return white[:, 0], white[:, 1:], scale
 
     @staticmethod
@@ -238,18 +239,20 @@ class _Whitened(torch.autograd.Function):
         by_residual, by_spread, by_scale = gradients
         by_white = torch.cat([by_residual[:, None], by_spread], 1)
         by_noise, by_values = torch.zeros_like(noise), torch.zeros_like(values)
-        pieces = by_white.split([part.own.numel() for part in rows.parts])
+        by_whites = by_white.split([piece.own.numel() for piece in rows.pieces])
         by_priors = []
-        blocks = zip(rows.parts, pieces, factors[::3], factors[1::3], factors[2::3], strict=True)
-        for part, piece, known, L, Y in blocks:
-            by_rows = piece.view(*part.own.shape, -1)
-            before = L.shape[1] - part.own.shape[1]
-            half = by_rows @ values[part.rows].mT
+        blocks = zip(
+            rows.pieces, by_whites, factors[::3], factors[1::3], factors[2::3], strict=True
+        )
+        for piece, by_white_values, known, L, Y in blocks:
+            by_rows = by_white_values.view(*piece.own.shape, -1)
+            before = L.shape[1] - piece.own.shape[1]
+            half = by_rows @ values[piece.rows].mT
             half = solve_triangular(L.mT, half, upper=True, left=False).tril_(before)
             half.diagonal(before, dim1=1, dim2=2).sub_(by_scale).div_(2)
             half.mul_(torch.where(known, -1.0, 0.0)[:, None])
             by_prior = Y @ solve_triangular(L, half, upper=False, left=False)
-            at = (part.rows,)
+            at = (piece.rows,)
             by_noise.index_put_(at, by_prior.diagonal(dim1=1, dim2=2), accumulate=True)
             by_values.index_put_(at, Y @ by_rows, accumulate=True)
             by_priors.append(by_prior)

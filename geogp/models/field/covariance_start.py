@@ -25,16 +25,24 @@ from geogp.models.process.matern import LEAST_SMOOTHNESS
 LEAST_ROWS = 300
 """With fewer rows, nothing changes: they tell too little about the noise."""
 
-SAMPLES, MOST_PLACES = (1000, 3000, 12_000), 1500
-"""Numbers of rows, of whole places, in the samples. Possible starts are compared with the first,
-each smoothness of `SMOOTHNESS` is fitted to the second, which has at most `MOST_PLACES` places, and
-any smoothness to the third.
-"""
+SMALL_SAMPLE = 1000
+"""Number of rows, of whole places, to which possible starts are compared."""
 
-RANGES, FACTORS = (5.0, 2.5), (0.3, 1.0, 6.0)
-"""Possible ranges are these multiples of the median distance between neighbouring places, times one
-of the factors.
-"""
+MEDIUM_SAMPLE = 3000
+"""Number of rows, of whole places, to which each smoothness of `SMOOTHNESS` is fitted."""
+
+LARGE_SAMPLE = 12_000
+"""Number of rows, of whole places, to which any smoothness is fitted."""
+
+MOST_PLACES = 1500
+"""Largest number of places in the medium sample, and of places whose distance to the nearest is
+measured."""
+
+RANGES = (5.0, 2.5)
+"""Ranges as multiples of the median distance between neighbouring places, before a factor."""
+
+FACTORS = (0.3, 1.0, 6.0)
+"""Possible factors of `RANGES`."""
 
 NOISE = (1.0, 0.1, 0.01)
 """Possible multiples of the usual noise, and of the usual variance of single tiles."""
@@ -50,30 +58,39 @@ MOST_COPIES = 0.05
 measurements without noise.
 """
 
-ITERATIONS, MORE_ITERATIONS, TOLERANCE = 15, 40, 2e-6
-"""Largest numbers of iterations of L-BFGS with a fixed and with any smoothness; the relative gain
-at which the latter ends.
-"""
+ITERATIONS = 15
+"""Largest number of iterations of L-BFGS with a fixed smoothness."""
+
+MORE_ITERATIONS = 40
+"""Largest number of iterations of L-BFGS with any smoothness."""
+
+TOLERANCE = 2e-6
+"""Relative gain of an iteration at which L-BFGS with any smoothness ends."""
 
 Floats = NDArray[np.float64]
 
 MOST_AWAY = 4.0
 """Bound of the parameters' distance from their start values, in `PRIOR_SD`."""
 
-PRIOR_SD, STRETCH_SD = 3.0, 1.0
-"""Standard deviations of the parameters, and of the stretch, around their start values in a weak
-prior.
+PRIOR_SD = 3.0
+"""Standard deviation of a parameter around its start value in a weak prior."""
+
+STRETCH_SD = 1.0
+"""Standard deviation of the stretch around its start value in a weak prior."""
+
+SMOOTHNESS = (0.5, 1.5, 2.5)
+"""Possible values of `Form.smoothness`, tried in this order until one gains too little."""
+
+LEAST_GAIN = 0.01
+"""Smallest gain in the log likelihood per row for which a larger smoothness is taken."""
+
+SMOOTHER = ((0.5, 1.0), (1.0, 10.0))
+"""Start values of any smoothness, each with a multiple of the best noise, because a rough process
+without noise resembles a smooth process with noise.
 """
 
-SMOOTHNESS, LEAST_GAIN = (0.5, 1.5, 2.5), 0.01
-"""Possible values of `Form.smoothness`, tried in this order while the log likelihood per row rises
-by at least `LEAST_GAIN`.
-"""
-
-SMOOTHER, SMOOTH = ((0.5, 1.0), (1.0, 10.0)), 1.5
-"""Start values of any smoothness, and multiples of the best noise, because a rough process without
-noise resembles a smooth process with noise; the upper bound of the smoothness.
-"""
+SMOOTH = 1.5
+"""Upper bound of any smoothness."""
 
 MOST_SHARE = 0.99
 """Largest share of the smoothness's range at a start; at 1, the gradient is 0."""
@@ -82,6 +99,7 @@ SOME_STRETCH = 0.01
 """Start value of the stretch; at 0, it has no gradient."""
 
 PLACES_AT_ONCE = 256
+"""Number of places whose rows are whitened at once."""
 
 UNDEFINED = 1e6
 """Value of the objective where a covariance does not factorise."""
@@ -124,10 +142,10 @@ def start_covariance(parameters: FieldParameters, rows: FieldRows, seed: int) ->
         sample.take(best)
         chosen = sample.usual
         for smoothness in SMOOTHNESS:
-            found = sample.fit(smoothness)
-            if found.loss > chosen.loss - LEAST_GAIN:
+            fitted = sample.fit(smoothness)
+            if fitted.loss > chosen.loss - LEAST_GAIN:
                 break
-            chosen = found
+            chosen = fitted
         if chosen.loss < UNDEFINED and not chosen.is_smooth_in_space:
             chosen = sample.any_smoothness(best, chosen)
     (chosen if chosen.loss < UNDEFINED else sample.usual).set(parameters)
@@ -137,9 +155,11 @@ def start_covariance(parameters: FieldParameters, rows: FieldRows, seed: int) ->
 @contextmanager
 def _others_fixed(parameters: FieldParameters) -> Iterator[None]:
     """Compute no gradients of the other parameters, which saves half of the time."""
-    own = {id(value) for value in _covariance(parameters)}
+    covariance = {id(value) for value in _covariance(parameters)}
     others = [
-        value for value in parameters.parameters() if id(value) not in own and value.requires_grad
+        value
+        for value in parameters.parameters()
+        if id(value) not in covariance and value.requires_grad
     ]
     for value in others:
         value.requires_grad = False
@@ -192,17 +212,21 @@ class _Values:
 
 
 class _Sample:
-    """Rows at randomly drawn places, and their likelihood."""
+    """Rows at randomly drawn places, and their likelihood.
+
+    `small`, `medium` and `large` are the numbers of the places in the three samples.
+    """
 
     def __init__(self, parameters: FieldParameters, rows: FieldRows, seed: int) -> None:
         self.parameters, self.rows = parameters, rows
         random = np.random.default_rng([seed, 5])
         sites = rows.sites
         order = random.permutation(len(sites))
-        few, some, many = np.searchsorted(np.cumsum(sites.count[order]), SAMPLES) + 1
-        ends = few, min(some, MOST_PLACES), many
-        self.few, self.some, self.many = (torch.as_tensor(np.sort(order[:end])) for end in ends)
-        self.n = int(sites.count[self.some.numpy()].sum())
+        samples = SMALL_SAMPLE, MEDIUM_SAMPLE, LARGE_SAMPLE
+        small, medium, large = np.searchsorted(np.cumsum(sites.count[order]), samples) + 1
+        ends = small, min(medium, MOST_PLACES), large
+        chosen = (torch.as_tensor(np.sort(order[:end])) for end in ends)
+        self.small, self.medium, self.large = chosen
         places = np.unique(sites.centre[:, :2], axis=0)
         self.spacing = spacing(places, random.permutation(len(places))[:MOST_PLACES])
         points = numpy_of(rows.points)
@@ -221,11 +245,11 @@ class _Sample:
                 yield Start(noise, factor, steps * self.step)
 
     def compared(self, start: Start) -> float:
-        """Return the loss of a start on a part of the sample."""
+        """Return the loss of a start on the small sample."""
         self.take(start)
         try:
             with torch.no_grad():
-                return float(self._loss(self.few))
+                return float(self._loss(self.small))
         except NumericalError:
             return UNDEFINED
 
@@ -259,62 +283,64 @@ class _Sample:
         if not before.separable:
             free.append(logits)
         centres = [value.detach().clone() for value in free]
+        n = self._count(self.medium)
         optimiser = LBFGS(free, max_iter=ITERATIONS, history_size=10, line_search_fn="strong_wolfe")
 
         def loss() -> Tensor:
             powers = before.powers if before.separable else logits.sigmoid()
             parameters.tiles.take_form(Form(stretch, powers, nu))
-            away = [
+            squares = [
                 ((value - centre) / (STRETCH_SD if value is stretch else PRIOR_SD))
                 .double()
                 .square()
+                .sum()
                 for value, centre in zip(free, centres, strict=True)
             ]
-            prior = torch.stack([part.sum() for part in away]).sum() / 2
-            return self._loss(self.some) + prior / self.n
+            prior = torch.stack(squares).sum() / 2
+            return self._loss(self.medium) + prior / n
 
         def closure() -> float:
             optimiser.zero_grad()
             try:
-                found = loss()
+                objective = loss()
             except NumericalError:
                 for value in free:
                     value.grad = torch.zeros_like(value)
                 return UNDEFINED
-            found.backward()
-            return float(found.detach())
+            objective.backward()
+            return float(objective.detach())
 
         optimiser.step(closure)
         return _Values.of(parameters, closure())
 
     def any_smoothness(self, best: Start, other: _Values) -> _Values:
-        """Maximise the likelihood of the largest sample over the smoothness too.
+        """Maximise the likelihood of the large sample over the smoothness too.
 
-        It starts at the highest likelihood of the second sample from each of `SMOOTHER`. If no
+        It starts at the highest likelihood of the medium sample from each of `SMOOTHER`. If no
         covariance factorises, `other` is the result.
         """
-        found = []
+        maxima = []
         for smoothness, noise in SMOOTHER:
             self.take(replace(best, smoothness=smoothness, noise=noise * best.noise))
-            found.append(self.maximum(self.some))
-        min(found, key=lambda values: values.loss).set(self.parameters)
-        largest = self.maximum(self.many)
+            maxima.append(self.maximum(self.medium))
+        min(maxima, key=lambda values: values.loss).set(self.parameters)
+        largest = self.maximum(self.large)
         return largest if largest.loss < UNDEFINED else other
 
     def maximum(self, sites: Tensor) -> _Values:
         """Maximise the likelihood of places, starting at the present values."""
         free = _FreeValues(self.parameters)
-        n = int(self.rows.sites.count[sites.numpy()].sum())
+        n = self._count(sites)
 
         def loss(away: Floats) -> tuple[float, Floats]:
             free.move(away)
             try:
-                found = self._loss(sites)
+                objective = self._loss(sites)
             except NumericalError:
                 return UNDEFINED, np.zeros_like(away)
-            found.backward()
+            objective.backward()
             prior = float(away @ away) / (2 * n)
-            return float(found.detach()) + prior, free.gradient() + away / n
+            return float(objective.detach()) + prior, free.gradient() + away / n
 
         best = scipy.optimize.minimize(
             loss,
@@ -333,7 +359,11 @@ class _Sample:
         for places in sites.split(PLACES_AT_ONCE):
             block = block_at(parameters, rows, rows_at(rows, places), self.no_weights)
             total = total + block.residual.square().sum() / 2 + block.log_scale
-        return total / int(rows.sites.count[sites.numpy()].sum())
+        return total / self._count(sites)
+
+    def _count(self, sites: Tensor) -> int:
+        """Return the number of rows at places."""
+        return int(self.rows.sites.count[sites.numpy()].sum())
 
 
 class _FreeValues:
@@ -348,17 +378,17 @@ class _FreeValues:
         self.form, self.span = form, SMOOTH - LEAST_SMOOTHNESS
         share = ((form.smoothness - LEAST_SMOOTHNESS) / self.span).clamp(max=MOST_SHARE)
         stretch = torch.where(form.stretch == 0, SOME_STRETCH, form.stretch)
-        self.parts = [
-            part.requires_grad_() for part in (stretch, share.logit(), form.powers.logit())
-        ]
-        self.tensors = [*_covariance(parameters), *self.parts[: 2 if form.separable else 3]]
+        values_of_form = stretch, share.logit(), form.powers.logit()
+        self.values_of_form = [value.requires_grad_() for value in values_of_form]
+        used = self.values_of_form[: 2 if form.separable else 3]
+        self.tensors = [*_covariance(parameters), *used]
         flat = [value.detach().double().reshape(-1) for value in self.tensors]
-        self.start, self.sizes = torch.cat(flat), [len(part) for part in flat]
-        sd = [torch.full_like(part, PRIOR_SD) for part in flat]
+        self.start, self.sizes = torch.cat(flat), [len(value) for value in flat]
+        sd = [torch.full_like(value, PRIOR_SD) for value in flat]
         sd[len(_covariance(parameters))].fill_(STRETCH_SD)
-        noise = [torch.zeros_like(part) for part in flat]
-        for part in (noise[0][2:], noise[3], noise[4]):
-            part.fill_(PRIOR_SD)
+        noise = [torch.zeros_like(value) for value in flat]
+        for steps in (noise[0][2:], noise[3], noise[4]):
+            steps.fill_(PRIOR_SD)
         self.steps = torch.cat([torch.cat(sd).diag(), torch.cat(noise)[None]])
         self.number = len(self.steps)
 
@@ -366,17 +396,17 @@ class _FreeValues:
         """Set the values at coordinates (`number`,)."""
         at = self.start + on_device(away, self.start.device) @ self.steps
         with torch.no_grad():
-            for value, part in zip(self.tensors, at.split(self.sizes), strict=True):
+            for value, moved in zip(self.tensors, at.split(self.sizes), strict=True):
                 value.grad = torch.zeros_like(value)
-                value.copy_(part.view_as(value))
-        stretch, smooth, powers = self.parts
+                value.copy_(moved.view_as(value))
+        stretch, smooth, powers = self.values_of_form
         nu = LEAST_SMOOTHNESS + self.span * smooth.sigmoid()
         powers = self.form.powers if self.form.separable else powers.sigmoid()
         self.process.take_form(Form(stretch, powers, nu))
 
     def gradient(self) -> Floats:
         """Return the gradient by the coordinates, (`number`,)."""
-        parts = [value.grad for value in self.tensors if value.grad is not None]
-        by_values = torch.cat([part.double().reshape(-1) for part in parts])
-        gradient: Floats = (self.steps @ by_values).cpu().numpy()
-        return gradient
+        gradients = [value.grad for value in self.tensors if value.grad is not None]
+        by_values = torch.cat([gradient.double().reshape(-1) for gradient in gradients])
+        by_coordinates: Floats = (self.steps @ by_values).cpu().numpy()
+        return by_coordinates

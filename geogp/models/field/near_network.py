@@ -36,16 +36,23 @@ from geogp.models.numerics.threads import chunks, in_threads, threads_of
 
 Floats = NDArray[np.float64]
 
-MEMBERS, HIDDEN = 5, 64
-"""Number of networks, and of units in each hidden layer."""
+MEMBERS = 5
+"""Number of networks; each is trained without one fifth of the rows."""
+
+HIDDEN = 64
+"""Number of units in each hidden layer."""
 
 LEAST_ROWS = 2000
 """With fewer training rows, the networks are not fitted."""
 
-EPOCHS, RATE, BATCHES = 8, 4e-3, (128, 1024)
-"""Epochs, largest learning rate, and bounds of the rows in a step; an epoch has about 32 steps
-unless a bound applies.
-"""
+EPOCHS = 8
+"""Largest number of epochs."""
+
+RATE = 4e-3
+"""Largest learning rate; the rate rises to it and falls again."""
+
+BATCHES = (128, 1024)
+"""Bounds of the rows in a step; an epoch has about 32 steps unless a bound applies."""
 
 ENOUGH_STEPS = 1000
 """With more steps than this, there are fewer epochs, at least two."""
@@ -53,19 +60,26 @@ ENOUGH_STEPS = 1000
 DEGREES = 5.0
 """Degrees of freedom of the loss, a Student t distribution: it limits the effect of outliers."""
 
-MOST_SPREADS, MOST_LOG_SD = 5.0, 4.0
-"""Bounds of standardised inputs, and of log standard deviations."""
+MOST_SPREADS = 5.0
+"""Bound of standardised inputs, which limits the effect of outliers."""
+
+MOST_LOG_SD = 4.0
+"""Bound of predicted log standard deviations, so that their exponentials stay moderate."""
 
 COUNTS = 3
 """Number of inputs about the counts: log tests, log devices, log tests per device."""
 
-SHARES, USUAL_SHARE = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0), 0.4
-"""Possible shares of the networks in predictions; the share if few groups of rows can tell."""
+SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+"""Possible shares of the networks in predictions."""
+
+USUAL_SHARE = 0.4
+"""Share of the networks in predictions if there are too few groups of rows to choose it."""
 
 PULL = 0.5
 """Strength of the pull to `USUAL_SHARE`."""
 
 WEIGHTS = ("first", "second", "skip", "last")
+"""Names of the buffers with the weights of the layers."""
 
 
 class NearNetworks(nn.Module):
@@ -103,19 +117,19 @@ class NearNetworks(nn.Module):
             # The last row of a matrix is the intercept.
             self.register_buffer(name, torch.zeros(MEMBERS, before + 1, after, dtype=dtype))
 
-    def _load_from_state_dict(self, *given: Any) -> None:
-        super()._load_from_state_dict(*given)
+    def _load_from_state_dict(self, *arguments: Any) -> None:
+        super()._load_from_state_dict(*arguments)
         if not bool((self.spread > 0).all()):
             raise ValueError("expected standard deviations of inputs above 0")
 
     def forward(self, columns: Floats) -> tuple[Floats, Floats]:
         """Return mean and log standard deviation, each (n,), for inputs (n, c)."""
-        parts = []
+        outputs = []
         for start in range(0, len(columns), ROWS_AT_ONCE):
             z = self._standardised(columns[start : start + ROWS_AT_ONCE])
             with torch.no_grad():
-                parts.append(_outputs(self._weights(), z.expand(MEMBERS, *z.shape)).mean(0))
-        return _pair(torch.cat(parts))
+                outputs.append(_outputs(self._weights(), z.expand(MEMBERS, *z.shape)).mean(0))
+        return _pair(torch.cat(outputs))
 
     def fit(self, columns: Floats, y: Tensor, groups: Indices, seed: int) -> tuple[Floats, Floats]:
         """Train the networks on inputs (n, c) and targets (n,), each group in one fifth.
@@ -137,11 +151,11 @@ class NearNetworks(nn.Module):
             weights.copy_((2 * drawn - 1) / weights.shape[1] ** 0.5)
         for name in WEIGHTS[2:]:
             getattr(self, name).zero_()
-        parts = [
-            (torch.as_tensor(others), torch.as_tensor(own))
-            for others, own in folds(groups, seed, MEMBERS)
-        ]
-        state, rows = random.get_state(), [others for others, _ in parts]
+        rows, left_out = [], []
+        for others, fold in folds(groups, seed, MEMBERS):
+            rows.append(torch.as_tensor(others))
+            left_out.append(torch.as_tensor(fold))
+        state = random.get_state()
         groups_of_networks = np.array_split(np.arange(MEMBERS), min(MEMBERS, threads_of(z.device)))
         with torch.enable_grad():
             trained = in_threads(
@@ -149,16 +163,16 @@ class NearNetworks(nn.Module):
                 groups_of_networks,
                 z.device,
             )
-            for own, *learned in zip(self._weights(), *trained, strict=True):
-                own.copy_(torch.cat(learned))
-        found = z.new_empty(len(z), 2)
+            for weights, *learned in zip(self._weights(), *trained, strict=True):
+                weights.copy_(torch.cat(learned))
+        outputs = z.new_empty(len(z), 2)
         with torch.no_grad():
-            for k, (_, own) in enumerate(parts):
-                alone = [weights[k : k + 1] for weights in self._weights()]
-                found[own] = _outputs(alone, z[own][None])[0]
-        if not bool(found.isfinite().all()):
+            for k, numbers in enumerate(left_out):
+                network = [weights[k : k + 1] for weights in self._weights()]
+                outputs[numbers] = _outputs(network, z[numbers][None])[0]
+        if not bool(outputs.isfinite().all()):
             raise NumericalError("the networks of near measurements diverged.")
-        return _pair(found)
+        return _pair(outputs)
 
     def _trained(
         self, z: Tensor, y: Tensor, rows: list[Tensor], members: Indices, state: Tensor
@@ -169,8 +183,8 @@ class NearNetworks(nn.Module):
         """
         random = torch.Generator()
         random.set_state(state)
-        weights = [part[members].clone().requires_grad_() for part in self._weights()]
-        size = sum(len(own) for own in rows) // len(rows)
+        weights = [layer[members].clone().requires_grad_() for layer in self._weights()]
+        size = sum(map(len, rows)) // len(rows)
         batch = min(max(len(z) // 40, BATCHES[0]), BATCHES[1], size)
         used = batch * (size // batch)
         epochs = min(EPOCHS, max(ENOUGH_STEPS // (size // batch), 2))
@@ -178,7 +192,7 @@ class NearNetworks(nn.Module):
         optimiser = AdamW(weights, lr=RATE, fused=True)
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, steps, pct_start=0.1)
         for _ in range(epochs):
-            epoch = torch.stack([_drawn(own, used, random) for own in rows])[members]
+            epoch = torch.stack([_drawn(others, used, random) for others in rows])[members]
             for chosen in epoch.to(z.device).split(batch, 1):
                 mean, log_sd = _outputs(weights, z[chosen]).unbind(2)
                 ratio = (y[chosen] - mean).square() * (-2 * log_sd).exp() / (DEGREES - 2)
@@ -188,15 +202,15 @@ class NearNetworks(nn.Module):
                 _clip(weights)
                 optimiser.step()
                 schedule.step()
-        return [part.detach() for part in weights]
+        return [layer.detach() for layer in weights]
 
     def _weights(self) -> list[Tensor]:
         return [getattr(self, name) for name in WEIGHTS]
 
     def _standardised(self, columns: Floats) -> Tensor:
-        given = torch.as_tensor(columns).to(self.centre.device)
-        z = ((given - self.centre) / self.spread).clamp(-MOST_SPREADS, MOST_SPREADS)
-        missing = given[:, self.flags].isnan()
+        inputs = torch.as_tensor(columns).to(self.centre.device)
+        z = ((inputs - self.centre) / self.spread).clamp(-MOST_SPREADS, MOST_SPREADS)
+        missing = inputs[:, self.flags].isnan()
         return torch.cat([z.nan_to_num(), missing.double()], 1).to(self.first.dtype)
 
 
@@ -209,10 +223,11 @@ def _drawn(rows: Tensor, n: int, random: torch.Generator) -> Tensor:
 
 def _clip(weights: list[Tensor]) -> None:
     """Limit the norm of the gradient of each network to 1."""
-    gradients = [part.grad for part in weights if part.grad is not None]
-    norm = torch.stack([part.square().sum((1, 2)) for part in gradients]).sum(0).sqrt()
-    for part in gradients:
-        part.mul_((1 / norm).clamp(max=1)[:, None, None])
+    gradients = [layer.grad for layer in weights if layer.grad is not None]
+    squares = [gradient.square().sum((1, 2)) for gradient in gradients]
+    norm = torch.stack(squares).sum(0).sqrt()
+    for gradient in gradients:
+        gradient.mul_((1 / norm).clamp(max=1)[:, None, None])
 
 
 def _outputs(weights: list[Tensor], z: Tensor) -> Tensor:
@@ -228,17 +243,17 @@ def _linear(weights: Tensor, x: Tensor) -> Tensor:
     return torch.baddbmm(weights[:, -1:], x, weights[:, :-1])
 
 
-def _pair(found: Tensor) -> tuple[Floats, Floats]:
-    mean, log_sd = found.double().cpu().numpy().T
+def _pair(outputs: Tensor) -> tuple[Floats, Floats]:
+    mean, log_sd = outputs.double().cpu().numpy().T
     return mean, log_sd
 
 
 def law_and_share(
-    seen: Errors, groups: Indices, law: PredictiveLaw, predicted: tuple[Floats, Floats] | None
+    errors: Errors, groups: Indices, law: PredictiveLaw, predicted: tuple[Floats, Floats] | None
 ) -> tuple[PredictiveLaw, float]:
     """Return the error distribution of the networks, and their share in predictions.
 
-    `seen` are the errors of field and tile process, and `law` is their distribution. `predicted`
+    `errors` are the errors of field and tile process, and `law` is their distribution. `predicted`
     are the networks' predictions of the same rows, which are inside or outside the fit. The share w
     maximises the mean log density of the rows outside, minus `PULL` (w - `USUAL_SHARE`)² / G with
     the effective number G of their groups. If every row is its own group, the rows inside count as
@@ -246,14 +261,14 @@ def law_and_share(
     """
     if predicted is None:
         return no_law(), 0.0
-    of_networks = fit_law(seen.predicted_by(*predicted))
-    y = seen.values
-    counted = seen.held_out | is_single(groups)
-    parts = (seen.held_out, counted & ~seen.held_out)
-    of_groups = sum(part.sum() / seen.group_rows(part) for part in parts)
+    of_networks = fit_law(errors.predicted_by(*predicted))
+    y = errors.values
+    counted = errors.held_out | is_single(groups)
+    masks = (errors.held_out, counted & ~errors.held_out)
+    of_groups = sum(mask.sum() / errors.group_rows(mask) for mask in masks)
 
     def objective(share: float) -> float:
-        pooled = pooled_law(law, of_networks, share, seen.covariates, predicted)
+        pooled = pooled_law(law, of_networks, share, errors.covariates, predicted)
         score: float = pooled.log_density(y)[counted].mean()
         return float(score - PULL * (share - USUAL_SHARE) ** 2 / of_groups)
 
@@ -276,7 +291,10 @@ def network_predictions(
     def predicted(chunk: slice) -> Floats:
         near = sums.summaries(parameters.measurements(x[chunk], counts[0][chunk]))
         return np.array(
-            [networks(parameters.network_inputs(x[chunk], one[chunk], near)) for one in counts]
+            [
+                networks(parameters.network_inputs(x[chunk], row_counts[chunk], near))
+                for row_counts in counts
+            ]
         )
 
     chunks_of_rows = in_threads(predicted, chunks(len(x), ROWS_AT_ONCE), parameters.device)

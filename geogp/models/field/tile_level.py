@@ -21,11 +21,11 @@ from geogp.models.field.parameters import NOT_FITTED, WeightPosterior
 from geogp.models.field.tile_sequence import TileSequence, tile_sequence
 from geogp.models.field.vecchia import PREDICTION_ROWS
 from geogp.models.joint.level import (
+    AT_ONCE,
     JointLevel,
     LevelOptions,
     LocalCovariance,
     Weights,
-    batches,
     gathered,
     rows_times,
 )
@@ -68,11 +68,11 @@ class TileLevel(JointLevel):
         if not shared.any():
             shared = shared[:, :0]
         rank = low.shape[1] + shared.shape[1] + self.unseen.shape[1]
-        found = np.empty((len(low), rank), low.dtype)
+        columns = np.empty((len(low), rank), low.dtype)
         for at in chunks(len(low), CHUNK):
             factor, unseen = self.factor[at, None], self.unseen[at].toarray()
-            found[at] = np.hstack([sd * factor * low[at], factor * shared[at], unseen])
-        return found
+            columns[at] = np.hstack([sd * factor * low[at], factor * shared[at], unseen])
+        return columns
 
     @property
     def local(self) -> LocalCovariance:
@@ -83,10 +83,10 @@ class TileLevel(JointLevel):
         tiles = replace(self.tiles, low=np.empty((len(self), 0)))
 
         def times(x: Floats) -> Floats:
-            own = factor.astype(x.dtype)[:, None]
-            found: Floats = tiles.drawn(tiles.roots(own * x))
-            found *= own * scale
-            return found
+            of_tiles = factor.astype(x.dtype)[:, None]
+            product: Floats = tiles.drawn(tiles.roots(of_tiles * x))
+            product *= of_tiles * scale
+            return product
 
         return LocalCovariance(times, points[:, :2].cpu().numpy())
 
@@ -138,7 +138,8 @@ class TileLevel(JointLevel):
         return alone
 
     def _variances(self, weights: Weights) -> Floats:
-        total, columns = self._independent(weights, self.own), batches(weights.shape[1])
+        total = self._independent(weights, self.own)
+        columns = chunks(weights.shape[1], AT_ONCE)
 
         def variances(some: slice) -> Floats:
             roots = self._roots(weights[:, some], self.tiles.low.dtype)
@@ -169,21 +170,21 @@ class TileLevel(JointLevel):
         common = self.factor.astype(single)[:, None]
 
         def path(normal: list[NDArray[np.float32]]) -> Floats:
-            weights, own, drift, far = normal
-            found = self.tiles.drawn(own)
-            found += low @ weights
-            found *= factor
+            weights, of_tiles, drift, far = normal
+            deviations = self.tiles.drawn(of_tiles)
+            deviations += low @ weights
+            deviations *= factor
             if shared.any():
-                found += common * (shared @ drift)
+                deviations += common * (shared @ drift)
             if unseen.nnz:
-                found += unseen @ far
-            deviations: Floats = found.T
-            return self.mean + deviations
+                deviations += unseen @ far
+            levels: Floats = self.mean + deviations.T
+            return levels
 
         sizes = low.shape[1], len(low), shared.shape[1], unseen.shape[1]
         normals = (
-            [rng.standard_normal((size, part.stop - part.start), single) for size in sizes]
-            for part in batches(paths)
+            [rng.standard_normal((size, batch.stop - batch.start), single) for size in sizes]
+            for batch in chunks(paths, AT_ONCE)
         )
         yield from in_threads(path, normals, self.model.device)
 
@@ -219,7 +220,7 @@ def tile_level(
             unseen=sparse.csr_array((n, 0)),
         )
         if not options.calibrated:
-            means = parameters.row_means(model.within(scaled), weights.m) + tiles.told[:, 0]
+            means = parameters.row_means(model.within(scaled), weights.m) + tiles.means[:, 0]
             return replace(raw, mean=float(model.y_mean) + sd * means)
         endless = parameters.endless(n)
         near = model.cache.at(x) or model.conditionals(scaled, endless)

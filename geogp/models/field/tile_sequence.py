@@ -67,7 +67,7 @@ class TileSequence:
     `C`, `F`: blocks (p, g, m) and (p, g, g), 0 in the padding, in the model's dtype.
     `low`: H L, (n, r), in the model's dtype. With f = Phi w + u the level without its mean, H w is
         the mean of f given w and rows of value 0: H = Phi - (I - C)^(-1) A Phi_rows.
-    `told`: the mean of u for the residuals of the rows, (n, k).
+    `means`: the means of u for k vectors of residuals of the rows, (n, k).
     """
 
     tiles: Tensor
@@ -76,7 +76,7 @@ class TileSequence:
     C: Tensor
     F: Tensor
     low: NDArray[Any]
-    told: Floats
+    means: Floats
 
     def forward(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return (I - C)^(-1) v for v (n, k), in the type of v, float64 or float32."""
@@ -84,28 +84,28 @@ class TileSequence:
 
     def drawn(self, normal: NDArray[Any]) -> NDArray[Any]:
         """Return (I - C)^(-1) F e for e (n, k), in the type of e."""
-        given = _padded(normal)
-        return self._solved(torch.zeros_like(given), given)
+        padded = _padded(normal)
+        return self._solved(torch.zeros_like(padded), padded)
 
-    def _solved(self, found: Tensor, normal: Tensor | None) -> NDArray[Any]:
+    def _solved(self, values: Tensor, normal: Tensor | None) -> NDArray[Any]:
         """Return (I - C)^(-1) v, or (I - C)^(-1) F e if e is given; both are padded, v is lost."""
         for group in self.groups:
-            tiles, earlier, C, F = self._of(group, found.dtype)
-            own = _rows(found, tiles) if normal is None else F @ _rows(normal, tiles)
-            own = torch.baddbmm(own, C, _rows(found, earlier))
-            found.index_copy_(0, tiles.flatten(), own.flatten(0, 1))
-        return found[:-1].numpy()
+            tiles, earlier, C, F = self._of(group, values.dtype)
+            of_tiles = _rows(values, tiles) if normal is None else F @ _rows(normal, tiles)
+            of_tiles = torch.baddbmm(of_tiles, C, _rows(values, earlier))
+            values.index_copy_(0, tiles.flatten(), of_tiles.flatten(0, 1))
+        return values[:-1].numpy()
 
     def roots(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return F' (I - C)^(-T) a for a (n, k), in the type of a."""
         left = _padded(values)
-        found = torch.zeros_like(left)
+        roots = torch.zeros_like(left)
         for group in reversed(self.groups):
             tiles, earlier, C, F = self._of(group, left.dtype)
-            own = _rows(left, tiles)
-            found.index_copy_(0, tiles.flatten(), (F.mT @ own).flatten(0, 1))
-            left.index_add_(0, earlier.flatten(), (C.mT @ own).flatten(0, 1))
-        return found[:-1].numpy()
+            of_tiles = _rows(left, tiles)
+            roots.index_copy_(0, tiles.flatten(), (F.mT @ of_tiles).flatten(0, 1))
+            left.index_add_(0, earlier.flatten(), (C.mT @ of_tiles).flatten(0, 1))
+        return roots[:-1].numpy()
 
     def _of(self, group: slice, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         blocks = self.C[group].to(dtype), self.F[group].to(dtype)
@@ -136,7 +136,7 @@ def tile_sequence(
     """Compute the sequence for tiles at one or more times, in chunks.
 
     `x` (n, d) are scaled inputs. `weights` is the posterior of the weights.
-    `residuals` (rows, k) are those of the stored rows, for `told`; by default the targets minus
+    `residuals` (rows, k) are those of the stored rows, for `means`; by default the targets minus
     their means. `earlier` is the largest number of tiles of earlier patches that condition a tile.
     If it is 0, each tile is a patch of its own. `seed` fixes the order of the patches.
 
@@ -153,27 +153,21 @@ def tile_sequence(
     order, ends = np.argsort(group, kind="stable"), np.cumsum(np.bincount(group)).tolist()
     chosen = patches, before, order, earlier
     sequence = _blocks(parameters, rows, x, weights, chosen, residuals=residuals)
-    low, told = sequence.low, sequence.told
+    low, means = sequence.low, sequence.means
     sequence.groups.extend(slice(*pair) for pair in pairwise([0, *ends]))
-    told[:] = sequence.forward(told)
+    means[:] = sequence.forward(means)
     for columns in chunks(low.shape[1], AT_ONCE):
         low[:, columns] = sequence.forward(low[:, columns])
 
     inside = rows.within(x, has_time=parameters.has_time)
 
-    def subtract(part: slice) -> None:
-        phi = parameters.basis.values(inside[part])
-        np.subtract((phi @ weights.L.to(phi.dtype)).cpu().numpy(), low[part], out=low[part])
+    def subtract(chunk: slice) -> None:
+        phi = parameters.basis.values(inside[chunk])
+        np.subtract((phi @ weights.L.to(phi.dtype)).cpu().numpy(), low[chunk], out=low[chunk])
 
     with torch.no_grad():
         list(in_threads(subtract, chunks(len(x), CHUNK), parameters.device))
     return sequence
-
-
-def _like_first(points: Floats) -> NDArray[np.bool_]:
-    """Mask of the tiles with the time, and the provider if there are several, of the first."""
-    found: NDArray[np.bool_] = (points[:, 2:] == points[0, 2:]).all(1)
-    return found
 
 
 def _patches(points: Floats, limits: tuple[int, int]) -> Sites:
@@ -182,11 +176,12 @@ def _patches(points: Floats, limits: tuple[int, int]) -> Sites:
     `MOST_OVER_MEAN` also bounds the number of tiles. Near patches follow each other. In a patch,
     the times and providers of one place do.
     """
-    at_once = points[_like_first(points), :2]
+    # Tiles at the time of the first tile, and of its provider if there are several.
+    at_once = points[(points[:, 2:] == points[0, 2:]).all(1), :2]
     several = len(at_once) < len(points)
     most, widest = limits[several], PATCH_WIDTH[several]
-    asked = np.arange(0, len(at_once), -(-len(at_once) // SAMPLED))
-    width = widest * spacing(at_once, asked) or 1.0
+    sampled = np.arange(0, len(at_once), -(-len(at_once) // SAMPLED))
+    width = widest * spacing(at_once, sampled) or 1.0
     # The centres of a grid are far from the edges of the patches, which rounding could move.
     inset = 0.5 / widest
     cells = Sites.of(np.floor((points[:, :2] - points[:, :2].min(0)) / width + inset))
@@ -214,12 +209,12 @@ def _groups_of(before: Indices, random: Indices) -> Indices:
     while start < len(random):
         end = min(len(random), int(GROWTH * start) + 1)
         some = random[start:end]
-        held = before[some]
-        while held.size:
-            found = np.where(held == NO_ROW, -1, group[held]).max(1) + 1
-            if (found == group[some]).all():
+        earlier = before[some]
+        while earlier.size:
+            groups = np.where(earlier == NO_ROW, -1, group[earlier]).max(1) + 1
+            if (groups == group[some]).all():
                 break
-            group[some] = found
+            group[some] = groups
         start = end
     return group
 
@@ -229,16 +224,16 @@ def _blocks(
     rows: FieldRows,
     x: Tensor,
     weights: WeightPosterior,
-    given: tuple[Sites, Indices, Indices, int],
+    chosen: tuple[Sites, Indices, Indices, int],
     *,
     residuals: Tensor | None,
 ) -> TileSequence:
-    """Return a sequence without groups; its `low` is A Phi_rows L, and its `told` A residuals.
+    """Return a sequence without groups; its `low` is A Phi_rows L, and its `means` A residuals.
 
-    `given` are the patches, the earlier patches of each, their order in the sequence, and the
+    `chosen` are the patches, the earlier patches of each, their order in the sequence, and the
     largest number of earlier tiles.
     """
-    patches, before, order, most = given
+    patches, before, order, most = chosen
     points, n, r = parameters.points(x), len(x), weights.L.shape[1]
     inside, device = rows.within(x, has_time=parameters.has_time), parameters.device
     amplitude = torch.cat([parameters.amplitude(chunk) for chunk in inside.split(CHUNK)]).detach()
@@ -247,37 +242,39 @@ def _blocks(
     place = np.argsort(order)
     tiles, earlier = (torch.full((len(patches), width), n) for width in (g, most))
     C, F = (torch.zeros(len(patches), g, width, dtype=kind) for width in (most, g))
-    low, told = torch.zeros(n, r, dtype=kind), torch.zeros(n, k, dtype=torch.float64)
+    low, means = torch.zeros(n, r, dtype=kind), torch.zeros(n, k, dtype=torch.float64)
 
-    def compute(part: slice) -> None:
-        number = patches.rows(np.arange(part.start, part.stop)[:, None], g)
+    def compute(chunk: slice) -> None:
+        number = patches.rows(np.arange(chunk.start, chunk.stop)[:, None], g)
         known = on_device(number != NO_ROW, device)
-        own = on_device(patches.order[number], device)
-        near = near_rows(parameters, rows, points[own].cpu().numpy(), patch=known)
-        tiles_of = x[own.flatten()], parameters.endless(own.numel())
+        tile = on_device(patches.order[number], device)
+        near = near_rows(parameters, rows, points[tile].cpu().numpy(), patch=known)
+        tiles_of = x[tile.flatten()], parameters.endless(tile.numel())
         terms = NearTerms.of(parameters, rows, *tiles_of, near, weights=weights)
         values = terms.deviations
         if residuals is not None:
             values = torch.cat([residuals[near.distinct], values[:, 1:]], 1)
         for few in chunks(len(number), blocks_at_once(device) // 2):
-            held = patches.rows(before[part][few], most)
-            found = NearRows.of(np.where(held == NO_ROW, NO_ROW, patches.order[held]), device)
-            others = _Earlier(points[found.distinct], amplitude[found.distinct], found)
+            position = patches.rows(before[chunk][few], most)
+            tile_number = np.where(position == NO_ROW, NO_ROW, patches.order[position])
+            near_tiles = NearRows.of(tile_number, device)
+            distinct = near_tiles.distinct
+            others = _Earlier(points[distinct], amplitude[distinct], near_tiles)
             arrays = _conditioned(parameters, terms, values, few, (known[few], others))
-            on_earlier, own_factor, heard = (array.cpu() for array in arrays)
-            inside, at = known[few].cpu(), torch.as_tensor(place[part][few])
-            here = own[few].cpu()
+            on_earlier, factor, from_rows = (array.cpu() for array in arrays)
+            inside, at = known[few].cpu(), torch.as_tensor(place[chunk][few])
+            here = tile[few].cpu()
             tiles[at] = torch.where(inside, here, n)
-            earlier[at] = torch.where(found.known, found.distinct[found.at], n).cpu()
-            C[at], F[at] = on_earlier.to(kind), own_factor.to(kind)
-            told[here[inside]] = heard[inside][:, :k]
-            low[here[inside]] = heard[inside][:, k:].to(kind)
+            earlier[at] = torch.where(near_tiles.known, distinct[near_tiles.at], n).cpu()
+            C[at], F[at] = on_earlier.to(kind), factor.to(kind)
+            means[here[inside]] = from_rows[inside][:, :k]
+            low[here[inside]] = from_rows[inside][:, k:].to(kind)
 
     # Near patches are in the same chunk, because they share conditioning rows.
     with torch.no_grad():
-        parts = chunks(len(patches), places_at_once(device) // g)
-        list(in_threads(compute, parts, device))
-    return TileSequence(tiles, earlier, [], C, F, low.numpy(), told.numpy())
+        patch_chunks = chunks(len(patches), places_at_once(device) // g)
+        list(in_threads(compute, patch_chunks, device))
+    return TileSequence(tiles, earlier, [], C, F, low.numpy(), means.numpy())
 
 
 class _Earlier(NamedTuple):
@@ -291,38 +288,39 @@ class _Earlier(NamedTuple):
 def _conditioned(
     parameters: FieldParameters,
     terms: NearTerms,
-    told: Tensor,
-    part: slice,
+    values: Tensor,
+    patches: slice,
     tiles: tuple[Tensor, _Earlier],
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return arrays of c patches of at most g tiles, from their near rows and earlier tiles.
 
-    The arrays are the blocks of C, (c, g, m), the blocks of F, (c, g, g), and A `told`, with `told`
-    = [residuals, Phi_rows L].
+    The arrays are the blocks of C, (c, g, m), the blocks of F, (c, g, g), and A `values`, with
+    `values` = [residuals, Phi_rows L].
     """
     known, earlier = tiles
     near, (c, g), u = terms.near, known.shape, len(terms.deviations)
     process = parameters.tiles
-    back, width = near.at[part], near.at.shape[1]
-    own = u + torch.arange(part.start * g, part.start * g + c * g, device=back.device).view(c, g)
+    back, width = near.at[patches], near.at.shape[1]
+    first = u + patches.start * g
+    tile = torch.arange(first, first + c * g, device=back.device).view(c, g)
     amplitude, noise = terms.terms.amplitude, terms.terms.noise
     points = torch.cat([terms.points, earlier.points])
     at = torch.cat([back, len(terms.points) + earlier.near.at], 1)
     size = torch.cat([amplitude, earlier.amplitude])[at]
     noise = torch.cat([noise, torch.zeros_like(earlier.amplitude)])[at]
-    there = torch.cat([near.known[part], earlier.near.known], 1)
+    actual = torch.cat([near.known[patches], earlier.near.known], 1)
     # Dividing the covariances by the amplitude at the rows saves the product D K D.
-    mine, at = amplitude[own] * known, points[at]
-    cross = process(at, terms.points[own]) * mine[:, None]
+    scale, at = amplitude[tile] * known, points[at]
+    cross = process(at, terms.points[tile]) * scale[:, None]
     between = points.new_zeros(c, at.shape[1], at.shape[1])
     between[:, :width, :width] = process.lower_at(terms.points, back)
     between[:, width:] = process(at[:, width:], at)
-    factor, white = whiten(between, noise / size.square(), there, cross)
-    prior = process(terms.points[own], terms.points[own]) * mine[:, :, None] * mine[:, None]
-    own_factor = _factored(prior - white.mT @ white, prior)
+    factor, white = whiten(between, noise / size.square(), actual, cross)
+    prior = process(terms.points[tile], terms.points[tile]) * scale[:, :, None] * scale[:, None]
+    F = _factored(prior - white.mT @ white, prior)
     shares = torch.linalg.solve_triangular(factor.mT, white, upper=True) / size[..., None]
     shares = shares.mT
-    return shares[..., width:], own_factor, shares[..., :width] @ told[back]
+    return shares[..., width:], F, shares[..., :width] @ values[back]
 
 
 def _factored(covariance: Tensor, prior: Tensor) -> Tensor:
@@ -331,11 +329,11 @@ def _factored(covariance: Tensor, prior: Tensor) -> Tensor:
     A conditional variance that is tiny compared with that of `prior` is a rounding error, and
     counts as 0.
     """
-    left, found = covariance.clone(), torch.zeros_like(covariance)
+    left, factor = covariance.clone(), torch.zeros_like(covariance)
     for k in range(covariance.shape[-1]):
         pivot = left[:, k, k, None]
         some = pivot > ROUNDING * prior[:, k, k, None]
         column = torch.where(some, left[:, k:, k] / torch.where(some, pivot, 1.0).sqrt(), 0.0)
-        found[:, k:, k] = column
+        factor[:, k:, k] = column
         left[:, k:, k:] -= column[:, :, None] * column[:, None]
-    return found
+    return factor

@@ -15,13 +15,17 @@ from geogp.models.process.lowrank import LowRankProcess
 
 Floats = NDArray[np.float64]
 
-FEW_ROWS, FEW_PLACES = 1000, 60
-"""With fewer rows or places, a validation tenth is too small to give the width of intervals."""
+FEW_ROWS = 1000
+"""With fewer rows, a validation tenth is too small to give the width of intervals."""
+
+FEW_PLACES = 60
+"""With fewer places, a validation tenth is too small to give the width of intervals."""
 
 MIN_PLACES = 10
 """Smallest number of places from which errors at unmeasured places can be estimated."""
 
 FOLDS = 10
+"""Number of folds; each holds out a tenth of the places."""
 
 PRIOR_ERRORS = 10.0
 """Weight of the prior of the width, as a number of errors; the prior is centred at 1."""
@@ -37,9 +41,9 @@ def width_factor(errors: Floats) -> float:
     (Gelman et al. 2013, section 2.6). Under the posterior, a new error has a Student-t
     distribution. The factor is the ratio of the 97.5 % quantiles, Student-t to normal.
     """
-    known = PRIOR_ERRORS + len(errors)
-    s = math.sqrt((PRIOR_ERRORS + float(errors @ errors)) / known)
-    return s * float(special.stdtrit(known, 0.975) / special.ndtri(0.975))
+    degrees = PRIOR_ERRORS + len(errors)
+    s = math.sqrt((PRIOR_ERRORS + float(errors @ errors)) / degrees)
+    return s * float(special.stdtrit(degrees, 0.975) / special.ndtri(0.975))
 
 
 def count_places(data: Data) -> int:

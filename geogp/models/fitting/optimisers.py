@@ -21,8 +21,10 @@ LBFGS_ITERATIONS = 10
 """Number of L-BFGS iterations in an epoch."""
 
 LBFGS_HISTORY = 20
+"""Number of earlier iterations from which L-BFGS estimates the curvature."""
 
 _MOMENTS = {"step", "exp_avg", "exp_avg_sq"}
+"""Entries of the state of a parameter in `AdamW`."""
 
 _LISTS = ("old_dirs", "old_stps", "ro")
 """Entries of the state of L-BFGS that are lists of tensors."""
@@ -44,9 +46,9 @@ class AdamW(_NotCompiled, torch.optim.AdamW):
     """The optimiser `torch.optim.AdamW`, which starts faster."""
 
     @torch.no_grad()
-    def step(self, *given: Any, **named: Any) -> Any:
+    def step(self, *arguments: Any, **options: Any) -> Any:
         """Make one step; return the loss of the closure, if there is one."""
-        return unwrap(torch.optim.AdamW.step)(self, *given, **named)
+        return unwrap(torch.optim.AdamW.step)(self, *arguments, **options)
 
 
 class LBFGS(_NotCompiled, torch.optim.LBFGS):
@@ -57,7 +59,7 @@ class LBFGS(_NotCompiled, torch.optim.LBFGS):
 
 def make_optimiser(fit: SteppedFit[Any], settings: FitSettings) -> torch.optim.Optimizer:
     """Return the optimiser named in `settings`, for the parameters that require a gradient."""
-    model, own = fit.process, fit.rates()
+    model, rates = fit.process, fit.rates()
     noise_rate = settings.head_rate if settings.noise_rate is None else settings.noise_rate
     groups = {
         "network": {"weight_decay": settings.weight_decay, "rate": 1.0},
@@ -70,10 +72,15 @@ def make_optimiser(fit: SteppedFit[Any], settings: FitSettings) -> torch.optim.O
             continue
         is_law = name.split(".", maxsplit=1)[0] in {"noise", "tiles"}
         kind = "network" if ".backbone." in name else "noise" if is_law else "head"
-        parameters[kind].setdefault(own.get(name, 1.0), []).append(value)
+        parameters[kind].setdefault(rates.get(name, 1.0), []).append(value)
     if settings.optimiser == "lbfgs":
         return LBFGS(
-            [value for kind in parameters.values() for found in kind.values() for value in found],
+            [
+                value
+                for by_rate in parameters.values()
+                for values in by_rate.values()
+                for value in values
+            ],
             max_iter=LBFGS_ITERATIONS,
             history_size=LBFGS_HISTORY,
             tolerance_grad=1e-6,
@@ -84,9 +91,14 @@ def make_optimiser(fit: SteppedFit[Any], settings: FitSettings) -> torch.optim.O
     dtype = torch.float32 if model.device.type == "cuda" else torch.float64
     rate = torch.full((), settings.learning_rate, dtype=dtype, device=model.device)
     filled = [
-        {"params": found, **groups[kind], "rate": factor * groups[kind]["rate"], "lr": rate.clone()}
+        {
+            "params": values,
+            **groups[kind],
+            "rate": factor * groups[kind]["rate"],
+            "lr": rate.clone(),
+        }
         for kind, by_rate in parameters.items()
-        for factor, found in by_rate.items()
+        for factor, values in by_rate.items()
     ]
     # The fused optimiser needs one pass over each parameter instead of a dozen small operations.
     return AdamW(filled, fused=True)
@@ -95,8 +107,8 @@ def make_optimiser(fit: SteppedFit[Any], settings: FitSettings) -> torch.optim.O
 def state_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Return the state of an optimiser as tensors named ``<parameter>.<entry>``."""
     flat: dict[str, Tensor] = {}
-    for at, found in optimiser.state_dict()["state"].items():
-        for key, value in found.items():
+    for at, entries in optimiser.state_dict()["state"].items():
+        for key, value in entries.items():
             if key in _LISTS and value:
                 flat[f"{at}.{key}"] = torch.stack(list(value))
             elif not isinstance(value, list) and value is not None:
@@ -117,23 +129,23 @@ def restore_state(optimiser: torch.optim.Optimizer, flat: dict[str, Tensor], epo
         state.setdefault(int(index), {})[key] = value
     is_lbfgs = isinstance(optimiser, torch.optim.LBFGS)
     if is_lbfgs:
-        state = {index: _lbfgs_state(found) for index, found in state.items()}
+        state = {index: _lbfgs_state(entries) for index, entries in state.items()}
     optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
     if not is_lbfgs:
-        for parameter, found in optimiser.state.items():
+        for parameter, entries in optimiser.state.items():
             shapes = {key: () if key == "step" else parameter.shape for key in _MOMENTS}
-            if {key: value.shape for key, value in found.items()} != shapes:
+            if {key: value.shape for key, value in entries.items()} != shapes:
                 raise ValueError("the state of the optimiser does not match its parameters")
 
 
-def _lbfgs_state(found: dict[str, Tensor]) -> dict[str, Any]:
+def _lbfgs_state(entries: dict[str, Tensor]) -> dict[str, Any]:
     """Return the state of L-BFGS; raise KeyError if an entry is missing."""
-    state: dict[str, Any] = {key: int(found[key]) for key in ("func_evals", "n_iter")}
-    if found.keys() == state.keys():
+    state: dict[str, Any] = {key: int(entries[key]) for key in ("func_evals", "n_iter")}
+    if entries.keys() == state.keys():
         return state  # The fit began at an optimum and took no step.
-    state |= {key: float(found[key]) for key in ("t", "prev_loss")}
-    state |= {key: found[key].to(found["d"]) for key in ("d", "prev_flat_grad", "H_diag")}
-    state |= {key: list(found[key].unbind()) if key in found else [] for key in _LISTS}
+    state |= {key: float(entries[key]) for key in ("t", "prev_loss")}
+    state |= {key: entries[key].to(entries["d"]) for key in ("d", "prev_flat_grad", "H_diag")}
+    state |= {key: list(entries[key].unbind()) if key in entries else [] for key in _LISTS}
     return {**state, "al": [None] * LBFGS_HISTORY}
 
 
@@ -164,14 +176,14 @@ class ParameterAverage:
 
     def _exchange(self) -> None:
         for parameter, value in zip(self.parameters, self.values, strict=True):
-            held = parameter.clone()
+            former = parameter.clone()
             parameter.copy_(value)
-            value.copy_(held)
+            value.copy_(former)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the average as tensors for `load`."""
-        held = {str(index): value for index, value in enumerate(self.values)}
-        return {**held, "count": self.count} if held else {}
+        values = {str(index): value for index, value in enumerate(self.values)}
+        return {**values, "count": self.count} if values else {}
 
     def load(self, tensors: dict[str, Tensor]) -> None:
         """Continue from an earlier average; raise ValueError if its number of steps is wrong."""
@@ -205,8 +217,8 @@ def checked_state(described: dict[str, Any], epochs: int) -> dict[str, Any]:
     return described
 
 
-def check_alike(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
+def check_alike(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
     """Raise ValueError if the names or shapes of two sets of tensors differ."""
-    shapes = [{name: value.shape for name, value in held.items()} for held in (one, other)]
+    shapes = [{k: value.shape for k, value in tensors.items()} for tensors in (first, second)]
     if shapes[0] != shapes[1]:
         raise ValueError("names or shapes of tensors differ from the model's tensors")

@@ -89,14 +89,14 @@ def _add_gradients(team: Team, model: LowRankProcess, weight: float) -> None:
     """Replace each gradient by the weighted sum over the processes, in one message."""
     learned = [value for value in model.parameters() if value.requires_grad]
     there = torch.tensor([value.grad is not None for value in learned]).to(learned[0])
-    parts = [
+    gradients = [
         torch.zeros_like(value) if value.grad is None else value.grad * weight for value in learned
     ]
-    message = team.total(torch.cat([there, *(part.reshape(-1) for part in parts)]))
+    message = team.total(torch.cat([there, *(gradient.reshape(-1) for gradient in gradients)]))
     used, *sums = message.split([len(learned), *(value.numel() for value in learned)])
-    for value, found, anywhere in zip(learned, sums, used.tolist(), strict=True):
+    for value, gradient, anywhere in zip(learned, sums, used.tolist(), strict=True):
         # If no process has a gradient, the gradient must stay None for the optimiser, not become 0.
-        value.grad = found.reshape(value.shape) if anywhere else None
+        value.grad = gradient.reshape(value.shape) if anywhere else None
 
 
 def under(tensors: dict[str, Tensor], start: str) -> dict[str, Tensor]:

@@ -19,8 +19,11 @@ from geogp.models.fitting.steps import Batch
 
 logger = logging.getLogger(__name__)
 
-WARM_UP, TIMED = 3, 8
-"""Number of steps before any time is measured, and number of steps that are timed each way."""
+WARM_UP = 3
+"""Number of steps before any time is measured."""
+
+TIMED = 8
+"""Number of steps that are timed each way."""
 
 Recorder = Callable[[Callable[[], Tensor]], tuple[Tensor, Callable[[], None]]]
 """Records a step without making it. Returns its result, and a function that makes the step."""
@@ -126,10 +129,10 @@ class RecordedStep:
     def _record(
         self, step: Callable[[Batch], Tensor], batch: Batch, recorder: Recorder
     ) -> Callable[[Batch], Tensor] | None:
-        held = batch._replace(numbers=batch.numbers.clone())
+        recorded = batch._replace(numbers=batch.numbers.clone())
         self._set_capturable(value=True)
         try:
-            loss, start = recorder(lambda: step(held))
+            loss, start = recorder(lambda: step(recorded))
         except RuntimeError as error:
             logger.warning("training steps are not recorded, and may be slower: %s", error)
             self.recorder = None
@@ -138,7 +141,7 @@ class RecordedStep:
             self._set_capturable(value=False)
 
         def make(batch: Batch) -> Tensor:
-            held.numbers.copy_(batch.numbers)
+            recorded.numbers.copy_(batch.numbers)
             start()
             return loss
 

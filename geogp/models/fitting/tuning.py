@@ -38,7 +38,7 @@ def grid(model: str) -> list[Weights]:
     if not names:
         return []
     values = product(GRID, repeat=len(names))
-    return [Weights(**dict(zip(names, found, strict=True))) for found in values]
+    return [Weights(**dict(zip(names, pair, strict=True))) for pair in values]
 
 
 def choose_weights(

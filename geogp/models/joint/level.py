@@ -23,6 +23,7 @@ from geogp.errors import DataError, RequestError
 from geogp.models.joint.law import posterior_given
 from geogp.models.joint.weighted_sums import WeightedSums
 from geogp.models.numerics.devices import WORD
+from geogp.models.numerics.threads import chunks
 from geogp.models.process.data import Data
 from geogp.models.process.memory import HELD_BYTES, check_level
 from geogp.models.process.model import Model
@@ -118,18 +119,18 @@ class JointLevel:
         DataError
             If the weights do not have one row for each tile.
         """
-        given = self._checked(weights)
-        found = self._variances(given)
-        return found + self._independent(given, self.noise_variance) if noise else found
+        checked = self._checked(weights)
+        variances = self._variances(checked)
+        return variances + self._independent(checked, self.noise_variance) if noise else variances
 
     def sum_covariance(self, weights: Weights) -> Floats:
         """Return the covariance (k, k) of sums over tiles with weights (n, k), without noise.
 
         The computation needs memory for n times k values.
         """
-        given = self._checked(weights)
-        total: Floats = (given.T @ rows_times(self.own, given)).toarray()
-        return total + sum(part.T @ part for part in self._roots(given))
+        checked = self._checked(weights)
+        total: Floats = (checked.T @ rows_times(self.own, checked)).toarray()
+        return total + sum(root.T @ root for root in self._roots(checked))
 
     def weighted_sums(self, weights: Weights) -> WeightedSums:
         """Return the joint distribution of sums over points with weights (n, k) or (n,).
@@ -143,10 +144,10 @@ class JointLevel:
         DataError
             If the weights do not have one row for each point.
         """
-        given: Any = weights if sparse.issparse(weights) else numbers_of(weights, "weights")
-        if len(given.shape) == 1:
-            given = given[:, None]
-        return WeightedSums(self.sum_means(given), self.sum_covariance(given))
+        columns: Any = weights if sparse.issparse(weights) else numbers_of(weights, "weights")
+        if len(columns.shape) == 1:
+            columns = columns[:, None]
+        return WeightedSums(self.sum_means(columns), self.sum_covariance(columns))
 
     def low_rank(self) -> Floats:
         """Return P, (n, r); the covariance of the level is P P' + diag(own) + K.
@@ -183,10 +184,10 @@ class JointLevel:
         in the data. In the PPGP family, the function variance contains noise, so the noise variance
         includes the function variance.
         """
-        asked = self.model.predict(self.x, tests, devices)
-        noise = asked.noise_variance
+        predicted = self.model.predict(self.x, tests, devices)
+        noise = predicted.noise_variance
         if self.model.spread_is_noise:
-            noise = noise + (asked.function_variance - self.own_variance).clip(min=0)
+            noise = noise + (predicted.function_variance - self.own_variance).clip(min=0)
         return replace(self, noise_variance=noise)
 
     def noise_of(self, tests: float, devices: float | None = None) -> Floats:
@@ -198,8 +199,8 @@ class JointLevel:
 
         `sum_variances` also includes the covariances between tiles.
         """
-        parts = [(phi @ self.L).square().sum(1).cpu() for phi in self._tile_features()]
-        return torch.cat(parts).numpy() * self.factor**2 + self.own
+        variances = [(phi @ self.L).square().sum(1).cpu() for phi in self._tile_features()]
+        return torch.cat(variances).numpy() * self.factor**2 + self.own
 
     def prior_covariance(self, tiles: NDArray[np.int64]) -> Floats:
         """Return the covariance of the level at m tiles before any row is known, (m, m)."""
@@ -217,16 +218,16 @@ class JointLevel:
         return self.own_variance * self.factor**2
 
     def _checked(self, weights: Weights) -> Weights:
-        found: Any = weights if sparse.issparse(weights) else numbers_of(weights, "weights")
-        if len(found.shape) != 2 or found.shape[0] != len(self):
+        numbers: Any = weights if sparse.issparse(weights) else numbers_of(weights, "weights")
+        if len(numbers.shape) != 2 or numbers.shape[0] != len(self):
             raise DataError(
                 f"expected weights of shape (n, k) for n = {len(self)} tiles, found shape "
-                f"{found.shape}."
+                f"{numbers.shape}."
             )
-        given = sparse.csc_array(found)
-        if not np.isfinite(given.data).all():
+        checked = sparse.csc_array(numbers)
+        if not np.isfinite(checked.data).all():
             raise DataError("expected finite weights of tiles, found NaN or infinite weights.")
-        return given
+        return checked
 
     def _independent(self, weights: Weights, variance: Floats) -> Floats:
         """Return variances (k,) of weighted sums over tiles whose terms are independent."""
@@ -234,9 +235,9 @@ class JointLevel:
 
     def _variances(self, weights: Weights) -> Floats:
         """Return variances of sums with sparse weights (n, k), in one pass over the features."""
-        found = self._independent(weights, self.own)
-        found += np.square(self._field(weights)).sum(0)
-        return found
+        variances = self._independent(weights, self.own)
+        variances += np.square(self._field(weights)).sum(0)
+        return variances
 
     def _roots(self, weights: Weights) -> list[Floats]:
         """Return matrices R (., k) with Σ R'R the covariance of k sums, without the `own` part."""
@@ -253,10 +254,10 @@ class JointLevel:
         white = rng.standard_normal((self.L.shape[1], paths))
         change = self.L @ torch.as_tensor(white).to(self.L.device)
         field = spread(self._tile_features(), change)
-        own = np.sqrt(self.own_variance)[:, None]
-        for part in batches(paths):
-            found = field[:, part] + own * rng.standard_normal((len(self), part.stop - part.start))
-            yield self.mean + (self.factor[:, None] * found).T
+        own_sd = np.sqrt(self.own_variance)[:, None]
+        for batch in chunks(paths, AT_ONCE):
+            normal = rng.standard_normal((len(self), batch.stop - batch.start))
+            yield self.mean + (self.factor[:, None] * (field[:, batch] + own_sd * normal)).T
 
     def _tile_features(self) -> Iterator[Tensor]:
         return self.model.feature_chunks(self.x)
@@ -319,14 +320,9 @@ def level_of(model: Any, x: Floats, rows: Rows | None, options: LevelOptions) ->
     )
 
 
-def batches(columns: int) -> list[slice]:
-    """Return slices of `columns` columns, `AT_ONCE` at a time."""
-    return [slice(start, min(start + AT_ONCE, columns)) for start in range(0, columns, AT_ONCE)]
-
-
-def _group(held: int) -> int:
-    """Return how many sums or paths fit into one pass, in full batches; each has `held` numbers."""
-    return AT_ONCE * max(1, HELD_BYTES // (WORD * AT_ONCE * max(held, 1)))
+def _group(size: int) -> int:
+    """Return how many sums or paths fit into one pass, in full batches; each has `size` numbers."""
+    return AT_ONCE * max(1, HELD_BYTES // (WORD * AT_ONCE * max(size, 1)))
 
 
 ROUNDING = 1e-6
@@ -340,11 +336,11 @@ def check_rows(model: Model, y: Floats) -> None:
     """
     if model.holds_rows:
         raise RequestError(f"{model.name} already contains its training rows; leave out rows=.")
-    held, given = (float(model.y_mean), float(model.y_sd)), (y.mean(), y.std())
-    if not np.allclose(given, held, rtol=ROUNDING):
+    mean, sd = float(model.y_mean), float(model.y_sd)
+    if not np.allclose((y.mean(), y.std()), (mean, sd), rtol=ROUNDING):
         raise DataError(
-            f"expected the training rows of {model.name}, with mean {held[0]:g} and sd "
-            f"{held[1]:g}, found {len(y)} rows with mean {given[0]:g} and sd {given[1]:g}."
+            f"expected the training rows of {model.name}, with mean {mean:g} and sd {sd:g}, found "
+            f"{len(y)} rows with mean {y.mean():g} and sd {y.std():g}."
         )
 
 
@@ -360,8 +356,8 @@ def gathered(features: Iterator[Tensor], weights: sparse.csr_array) -> Floats:
     for phi in features:
         total = total + (weights[start : start + len(phi)].T @ phi.cpu().numpy()).T
         start += len(phi)
-    found: Floats = total
-    return found
+    products: Floats = total
+    return products
 
 
 def spread(features: Iterator[Tensor], weights: Tensor) -> Floats:

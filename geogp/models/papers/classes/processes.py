@@ -31,9 +31,12 @@ from geogp.models.process.rows import Rows
 TRAINING_DRAWS = 16
 """Number T of draws of the logits in a step of training."""
 
-HEAD_RATE, SCALE_RATE = 15.0, 60.0
-"""Learning rates of the posterior and the kernel, and of the scale of the functions, relative to
-that of a network. Logits are large, so the scale is far from its start value.
+HEAD_RATE = 15.0
+"""Learning rate of the posterior and the kernel, relative to the rate of a network."""
+
+SCALE_RATE = 60.0
+"""Learning rate of the scale of the functions, relative to the rate of a network; logits are large,
+so the scale is far from its start value.
 """
 
 LEAST_SHAPE = 1.05
@@ -49,25 +52,25 @@ def logit_noise(dtype: torch.dtype, _start: float) -> Noise:
 
 
 class ClassPosterior(Posterior):
-    """Independent posteriors over the weights of k classes; `parts` has one for each class."""
+    """Independent posteriors over the weights of k classes; `parts` are these posteriors."""
 
-    def __init__(self, one: Posterior, classes: int) -> None:
+    def __init__(self, posterior: Posterior, classes: int) -> None:
         super().__init__()
-        self.parts = nn.ModuleList(deepcopy(one) for _ in range(classes))
+        self.parts = nn.ModuleList(deepcopy(posterior) for _ in range(classes))
 
     def weights(self) -> tuple[Tensor, Tensor]:
         """Return the means (k, r) and the factors (k, r, ·) of the covariances."""
-        means, factors = zip(*(part.weights() for part in self.each()), strict=True)
+        means, factors = zip(*(posterior.weights() for posterior in self.each()), strict=True)
         return torch.stack(means), torch.stack(factors)
 
     def moments(self, phi: Tensor) -> Moments:
         """Return mean and variance of <w_j, phi>, each (b, k)."""
-        means, variances = zip(*(part.moments(phi) for part in self.each()), strict=True)
+        means, variances = zip(*(posterior.moments(phi) for posterior in self.each()), strict=True)
         return Moments(torch.stack(means, 1), torch.stack(variances, 1))
 
     def kl(self) -> Tensor:
         """Return the sum over the classes of the divergences from the prior, a scalar."""
-        return torch.stack([part.kl() for part in self.each()]).sum()
+        return torch.stack([posterior.kl() for posterior in self.each()]).sum()
 
     def each(self) -> list[Posterior]:
         """Return the posteriors of the classes, in order."""

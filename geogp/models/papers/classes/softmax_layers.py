@@ -53,8 +53,8 @@ class SoftmaxLayer(ClassProcess, LastLayerGP):
 
     def take_factor(self, L: Tensor) -> None:
         """Set the covariance of the weights of every class to L L', (r, r)."""
-        for part in self.posterior.each():
-            part.weights()[1].copy_(L)
+        for posterior in self.posterior.each():
+            posterior.weights()[1].copy_(L)
 
 
 class SoftmaxFit(LastLayerFit):
@@ -88,11 +88,12 @@ class EnrichedSoftmax(SoftmaxLayer):
         """Return a factor of the covariance; `k` rows are drawn, by default as in `rows_for`."""
         k = rows_for(self.network, len(x)) if k is None else k
         means, _ = self.posterior.weights()
-        found = [enrich(self.network, m, x, k, seed=seed, ridge=RIDGE) for m in means]
-        F = stacked_triangle(*(one.L.T for one in found)).T / math.sqrt(len(found))
+        of_classes = [enrich(self.network, m, x, k, seed=seed, ridge=RIDGE) for m in means]
+        triangles = (of_class.L.T for of_class in of_classes)
+        F = stacked_triangle(*triangles).T / math.sqrt(len(means))
         self.enrichment.copy_(F)
-        self.enrichment_rows.fill_(found[0].rows)
-        return posterior_factor(found[0].T, F, float(self.noise()))
+        self.enrichment_rows.fill_(of_classes[0].rows)
+        return posterior_factor(of_classes[0].T, F, float(self.noise()))
 
 
 class LaplaceSoftmax(SoftmaxLayer):
@@ -106,9 +107,9 @@ class LaplaceSoftmax(SoftmaxLayer):
         """Return a factor of the covariance."""
         r = self.basis.rank
         precision = torch.zeros(r, r, dtype=torch.float64, device=x.device)
-        for part in x.split(CHUNK):
-            p = self.terms(part).mean.double().softmax(1)
-            phi = self.basis(part).phi.double()
+        for chunk in x.split(CHUNK):
+            p = self.terms(chunk).mean.double().softmax(1)
+            phi = self.basis(chunk).phi.double()
             precision += phi.T @ (phi * (p * (1 - p)).mean(1, keepdim=True))
         return posterior_of(Information(precision, precision.new_zeros(r)))[1]
 
@@ -134,8 +135,8 @@ class NormalReadout(SoftmaxNetwork):
         super().__init__(name, architecture, **parts)
         self.register_buffer("readout_scale", self.draw_scale())
         with torch.no_grad():
-            for part in self.posterior.each():
-                part.weights()[0].normal_()
+            for posterior in self.posterior.each():
+                posterior.weights()[0].normal_()
 
     def draw_scale(self) -> Tensor:
         """Return the scale s, a scalar, float64."""

@@ -72,12 +72,12 @@ class CoxGP(LowRankProcess):
 
     def scaled(self, x: Floats | Tensor) -> Tensor:
         """Return inputs for the basis, and the log exposure as one more column."""
-        seen = super().scaled(x)
+        inputs = super().scaled(x)
         columns = self.architecture.columns
         if OFFSET not in columns:
-            return torch.cat([seen, torch.zeros_like(seen[:, :1])], 1)
-        given = np.ascontiguousarray(as_floats(x, "inputs")[:, columns.index(OFFSET)])
-        return torch.cat([seen, torch.as_tensor(given).to(seen)[:, None]], 1)
+            return torch.cat([inputs, torch.zeros_like(inputs[:, :1])], 1)
+        offset = np.ascontiguousarray(as_floats(x, "inputs")[:, columns.index(OFFSET)])
+        return torch.cat([inputs, torch.as_tensor(offset).to(inputs)[:, None]], 1)
 
     def take_target(self, y: Floats) -> None:
         """Set `y_mean` to the log of the mean count; raise DataError if a value is not a count."""
@@ -92,17 +92,17 @@ class CoxGP(LowRankProcess):
 
     def terms(self, x: Tensor) -> BatchTerms:
         """Return the terms of the objectives at inputs (b, d) returned by `scaled`."""
-        found = self.basis(self.seen(x))
-        moments, kl = self.posterior.moments_and_kl(found.phi)
+        features = self.basis(self.seen(x))
+        moments, kl = self.posterior.moments_and_kl(features.phi)
         return BatchTerms(
             mean=self.mean_constant + moments.mean,
             function_variance=moments.variance,
-            residual=found.residual,
-            feature_norm=found.norm,
+            residual=features.residual,
+            feature_norm=features.norm,
             noise_var=moments.mean.new_zeros(()),
             kl=kl,
             offset=self.y_mean + x[:, -1],
-            dispersion=self.noise(found.phi),
+            dispersion=self.noise(features.phi),
         )
 
     def predict_scaled(
@@ -111,16 +111,16 @@ class CoxGP(LowRankProcess):
         """Predict counts at inputs returned by `scaled`; raise RequestError for `level`."""
         if level:
             raise RequestError(f"{self.name} predicts counts; it has no separate level.")
-        parts = []
-        for part in x.split(CHUNK):
+        of_chunks = []
+        for chunk in x.split(CHUNK):
             with torch.no_grad():
-                terms = self.terms(part)
+                terms = self.terms(chunk)
             assert terms.offset is not None
             assert terms.dispersion is not None
             log_rate = terms.offset.double() + terms.mean.double()
-            parts.append((log_rate, terms.function_variance.double(), terms.dispersion))
-        found = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
-        return predict_counts(*found)
+            of_chunks.append((log_rate, terms.function_variance.double(), terms.dispersion))
+        arrays = (torch.cat(values).cpu().numpy() for values in zip(*of_chunks, strict=True))
+        return predict_counts(*arrays)
 
     def seen(self, x: Tensor) -> Tensor:
         """Return scaled inputs without the log exposure."""

@@ -39,7 +39,7 @@ from geogp.models.process.rows import Rows
 logger = logging.getLogger(__name__)
 
 BLOCK_ENTRIES = 2**22
-"""Numbers in a block of D, and in a chunk of Phi^m; each block or chunk takes 32 MiB."""
+"""Numbers in a block of D or a chunk of Phi^m, so that each takes 32 MiB."""
 
 EXACT_ENTRIES = 10**9
 """Largest number of rows times parameters for which A is fitted to all rows."""
@@ -104,8 +104,8 @@ def row_factor(network: Mlp, x: Tensor) -> Tensor:
     r = len(network.biases[0]) + 1
     T = torch.zeros(r, r, dtype=torch.float64, device=x.device)
     nothing = T.new_zeros(r)
-    for part in x.split(CHUNK):
-        T = stacked_triangle(T, network.tangents(part, nothing).last)
+    for chunk in x.split(CHUNK):
+        T = stacked_triangle(T, network.tangents(chunk, nothing).last)
     return T
 
 
@@ -113,8 +113,8 @@ def posterior_factor(T: Tensor, L: Tensor, noise_var: float) -> Tensor:
     """Return V with V V' = (T'T / noise_var + (L L')^(-1))^(-1), (r, r), as in (13)."""
     identity = torch.eye(len(L), dtype=L.dtype, device=L.device)
     P = stacked_triangle(T @ L / math.sqrt(noise_var), identity)
-    found: Tensor = torch.linalg.solve_triangular(P, L, upper=True, left=False)
-    return found
+    V: Tensor = torch.linalg.solve_triangular(P, L, upper=True, left=False)
+    return V
 
 
 def parameters_before_the_last(network: Mlp) -> int:
@@ -132,9 +132,9 @@ def rows_for(network: Mlp, n: int) -> int | None:
     return None if n <= k else k
 
 
-def stacked_triangle(*parts: Tensor) -> Tensor:
+def stacked_triangle(*matrices: Tensor) -> Tensor:
     """Return the upper triangular factor of stacked matrices; its diagonal is 0 or more."""
-    stacked = torch.cat(parts)
+    stacked = torch.cat(matrices)
     R: Tensor = torch.linalg.qr(stacked, mode="r").R
     sign = torch.where(R.diagonal() < 0, -1.0, 1.0).to(R.dtype)
     return R * sign[:, None]
@@ -146,9 +146,9 @@ def _tangent_factor(network: Mlp, readout: Tensor, x: Tensor, whitening: Tensor)
     R = whitening.new_zeros(r, r)
     for layer, units, size in parameter_blocks(network, BLOCK_ENTRIES // r):
         D = whitening.new_zeros(size, r)
-        for part in x.split(max(1, BLOCK_ENTRIES // size)):
-            found = network.tangents(part, readout)
-            D += found.block(layer, units).T @ (found.last @ whitening)
+        for chunk in x.split(max(1, BLOCK_ENTRIES // size)):
+            tangents = network.tangents(chunk, readout)
+            D += tangents.block(layer, units).T @ (tangents.last @ whitening)
         R = stacked_triangle(R, D)
     return R
 
@@ -233,8 +233,8 @@ class LastLayerFit(PerBatch[LastLayerGP]):
     def rates(self) -> dict[str, float]:
         """Return learning rates as multiples of the usual rate; see `Mlp.rates`."""
         network = self.process.network
-        own = {"mean_constant": 0.0, "posterior.m": BASE_WIDTH / network.root}
-        return own | {f"basis.backbone.{k}": rate for k, rate in network.rates().items()}
+        of_last = {"mean_constant": 0.0, "posterior.m": BASE_WIDTH / network.root}
+        return of_last | {f"basis.backbone.{k}": rate for k, rate in network.rates().items()}
 
     def start(self, rows: Rows, seed: int, *, resumed: bool = False) -> None:
         """Take the rows, and forget the covariance of an earlier fit."""
@@ -258,13 +258,13 @@ class EnrichedGP(LastLayerGP):
     def factor(self, x: Tensor, seed: int) -> Tensor:
         """Compute F from the training inputs, and return the factor of `LastLayerGP.factor`."""
         k = rows_for(self.network, len(x))
-        found = enrich(self.network, self.posterior.m, x, k, seed=seed)
-        if found.rows < len(x):
+        enrichment = enrich(self.network, self.posterior.m, x, k, seed=seed)
+        if enrichment.rows < len(x):
             logger.warning(
                 "the map from last-layer to tangent features is fitted to %d of %d rows: the "
                 "number of rows times %d parameters exceeds %d",
-                *(found.rows, len(x), parameters_before_the_last(self.network), EXACT_ENTRIES),
+                *(enrichment.rows, len(x), parameters_before_the_last(self.network), EXACT_ENTRIES),
             )
-        self.enrichment.copy_(found.L)
-        self.enrichment_rows.fill_(found.rows)
+        self.enrichment.copy_(enrichment.L)
+        self.enrichment_rows.fill_(enrichment.rows)
         return super().factor(x, seed)

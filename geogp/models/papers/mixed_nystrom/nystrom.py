@@ -23,7 +23,7 @@ from geogp.models.process.posteriors import ClosedFormPosterior
 from geogp.models.process.rows import Rows
 
 ANCHOR_JITTER = 1e-6
-"""Relative jitter of K_ZZ."""
+"""Relative jitter of K_ZZ, unless a model has its own."""
 
 INPUT_SCALE = 0.5
 """Network kernels expect inputs in [-½, ½]^d; models scale their inputs to [-1, 1]^d."""
@@ -52,8 +52,8 @@ class AnchorBasis(Basis):
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """Return k(a, b), (m, n) float64, for scaled inputs (m, d) and (n, d)."""
-        found: Tensor = self.kernel(INPUT_SCALE * a.double(), INPUT_SCALE * b.double())
-        return found
+        K: Tensor = self.kernel(INPUT_SCALE * a.double(), INPUT_SCALE * b.double())
+        return K
 
     def variance(self, x: Tensor) -> Tensor:
         """Return k(x, x), (b,) float64, for scaled inputs (b, d)."""
@@ -135,9 +135,9 @@ class AnchorEvidence(WholeData[K]):
         basis, n = model.basis, min(n, rows.n)
         chunks = list(rows.chunks())
         # With one chunk, one evaluation of the kernel serves both passes.
-        Lz, *kept = basis.root_and_cross(rows.x) if len(chunks) == 1 else (basis.root(),)
+        Lz, *crosses = basis.root_and_cross(rows.x) if len(chunks) == 1 else (basis.root(),)
         root = Lz.detach()
-        gram, moment, square = _sums(model, basis, root, chunks, kept)
+        gram, moment, square = _sums(model, basis, root, chunks, crosses)
         gram.requires_grad_()
         moment.requires_grad_()
         nothing = torch.zeros_like(square)
@@ -154,7 +154,7 @@ class AnchorEvidence(WholeData[K]):
             by_root = -torch.linalg.solve_triangular(root.T, through, upper=True).tril()
         ends, gradients = [Lz], [by_root]
         for chunk in chunks:
-            cross = kept.pop() if kept else basis.cross(chunk.x)
+            cross = crosses.pop() if crosses else basis.cross(chunk.x)
             residual, count, _ = _counted(model, chunk)
             with torch.no_grad():
                 phi = torch.linalg.solve_triangular(root, cross, upper=False)
@@ -174,11 +174,11 @@ def _counted(model: KernelProcess, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _sums(
-    model: KernelProcess, basis: AnchorBasis, Lz: Tensor, chunks: list[Rows], kept: list[Tensor]
+    model: KernelProcess, basis: AnchorBasis, Lz: Tensor, chunks: list[Rows], crosses: list[Tensor]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return Phi'Phi (r, r), Phi'e (r,) and the sum of squares of the rows, float64.
 
-    `kept` are the values of `AnchorBasis.cross` for the chunks, if they are known.
+    `crosses` are the values of `AnchorBasis.cross` for the chunks, if they are known.
     """
     r = basis.rank
     gram = torch.zeros(r, r, dtype=torch.float64, device=model.device)
@@ -186,7 +186,7 @@ def _sums(
     square = torch.zeros((), dtype=torch.float64, device=model.device)
     with torch.no_grad():
         for number, chunk in enumerate(chunks):
-            cross = kept[number] if kept else basis.cross(chunk.x)
+            cross = crosses[number] if crosses else basis.cross(chunk.x)
             phi = torch.linalg.solve_triangular(Lz, cross, upper=False)
             residual, count, scatter = _counted(model, chunk)
             weighted = phi * count

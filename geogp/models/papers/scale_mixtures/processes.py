@@ -89,11 +89,11 @@ def burr_log_evidence(burr: Burr, distance: Tensor, log_determinant: Tensor, n: 
     derivative by e'A^(-1)e is the exact -½ E[1/s² | y]. Raises the errors of `BurrScale`.
     """
     u, step = BurrScale(burr, n, float(distance.detach())).nodes
-    prior, held = (
-        torch.as_tensor(part, dtype=distance.dtype, device=distance.device)
-        for part in (burr.log_density(u), u)
+    log_prior, node = (
+        torch.as_tensor(values, dtype=distance.dtype, device=distance.device)
+        for values in (burr.log_density(u), u)
     )
-    terms = prior - n / 2 * held - distance / 2 * torch.exp(-held)
+    terms = log_prior - n / 2 * node - distance / 2 * torch.exp(-node)
     integral = math.log(step) + torch.logsumexp(terms, 0)
     return integral - (log_determinant + n * math.log(2 * math.pi)) / 2
 
@@ -301,9 +301,9 @@ class VariationalStudentProcess(RandomScale):
 
         It is ½ (||L||_F² + E[1/s²] ||m||² - r) - Σ log L_ii plus `scale_divergence`.
         """
-        more = (a / b - 1) * self.posterior.m.double().square().sum() / 2
-        found: Tensor = self.posterior.kl().double() + more
-        return found + scale_divergence(a, b, self.scale_prior)
+        mean_term = (a / b - 1) * self.posterior.m.double().square().sum() / 2
+        of_weights: Tensor = self.posterior.kl().double() + mean_term
+        return of_weights + scale_divergence(a, b, self.scale_prior)
 
 
 class VariationalStudentFit(PerBatch[VariationalStudentProcess]):
