@@ -12,7 +12,7 @@ from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.optimisers import LBFGS_ITERATIONS
 from geogp.models.fitting.steps import Batch, ByInputs
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankProcess
+from geogp.models.process.process import Process
 from geogp.models.process.rows import Rows
 
 MIN_RANK = 50
@@ -44,7 +44,7 @@ class RankChoice(NamedTuple):
 
 
 def rank_for(
-    budget: float, make: Callable[[int], LowRankProcess], rows: Data, settings: FitSettings
+    budget: float, make: Callable[[int], Process], rows: Data, settings: FitSettings
 ) -> RankChoice:
     """Return the largest rank whose fit is expected to take at most `budget` seconds.
 
@@ -70,7 +70,7 @@ def rank_for(
     return RankChoice(int(ranks[at]), float(expected[at]))
 
 
-def _seconds(model: LowRankProcess, rows: Data, settings: FitSettings) -> float:
+def _seconds(model: Process, rows: Data, settings: FitSettings) -> float:
     """Return the expected seconds of a fit, from the times of one evaluation and one update."""
     fit: ByInputs[Any] = model.make_fit(model)
     n = min(PROBE_ROWS, len(rows.y))
@@ -95,7 +95,7 @@ def _seconds(model: LowRankProcess, rows: Data, settings: FitSettings) -> float:
     return once * inputs / n
 
 
-def _timed(function: Callable[[], None], model: LowRankProcess) -> float:
+def _timed(function: Callable[[], None], model: Process) -> float:
     """Return the shorter time of two calls of a function; an earlier call is not timed."""
     times = []
     for _ in range(3):

@@ -18,9 +18,9 @@ from geogp.models.numerics.threads import seeded
 from geogp.models.options import NOISES, Placement
 from geogp.models.papers.student_noise import StudentGP, StudentNoise
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.lowrank import NO_NUMBERS, Floats, LowRankProcess
 from geogp.models.process.memory import check_model
 from geogp.models.process.noise import NOISE_FLOOR, NOISE_START
+from geogp.models.process.process import NO_NUMBERS, Floats, Process
 
 __all__ = [
     "CATALOGUE",
@@ -52,7 +52,7 @@ def build(
     scaling: Scaling = "none",
     noise_start: float = NOISE_START,
     seed: int = 0,
-) -> LowRankProcess:
+) -> Process:
     """Build an untrained model.
 
     `x`: training inputs (n, d); inducing points are placed among them. With None, inducing points

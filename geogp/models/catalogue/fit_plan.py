@@ -22,9 +22,9 @@ from geogp.models.names import find_model
 from geogp.models.presets import Preset
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankProcess
 from geogp.models.process.memory import check_memory
 from geogp.models.process.model import Model
+from geogp.models.process.process import Process
 
 Tell = Callable[[str], None]
 """Receives a message."""
@@ -44,7 +44,7 @@ class FitPlan:
     device: torch.device
     scaling: Scaling = "none"
 
-    def build(self, rows: Data, warn: Tell | None = None) -> LowRankProcess:
+    def build(self, rows: Data, warn: Tell | None = None) -> Process:
         """Return the untrained model on `device`; `warn` is called with warnings about the rows.
 
         Raises the errors of `build.build`, and RequestError if there is not enough memory.

@@ -4,21 +4,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
-from geogp.choices import CLASS
+from geogp.choices import CLASS, one_of
 from geogp.errors import RequestError
 from geogp.models.catalogue import part_makers as parts
 from geogp.models.field.fit import FieldFit
 from geogp.models.field.fitted import FittedField
 from geogp.models.field.parameters import FieldParameters
-from geogp.models.field.tile_level import no_level, tile_level
+from geogp.models.field.tile_level import tile_level
 from geogp.models.fitting.steps import PerBatch, WholeData
 from geogp.models.joint.level import level_of
-from geogp.models.names import CLASS_MODELS, MODELS, ModelName
+from geogp.models.names import CLASS_MODELS, MODELS, Family, ModelName
+from geogp.models.numerics.tensor_files import with_added
 from geogp.models.papers.classes import softmax_layers as softmax
 from geogp.models.papers.classes.processes import (
     ClassProcess,
@@ -52,14 +53,19 @@ from geogp.models.process.posteriors import (
     Posterior,
     VariationalPosterior,
 )
+from geogp.models.process.process import Process
 
 MakeFit = partial[Any]
 """A class of `Fit` with its options; called with a process, it makes a fit."""
 
 
+ADDED_TENSORS = (("widening",),)
+"""First letters of the names of tensors that files of earlier versions lack; see `with_added`."""
+
+
 def restored(process: LowRankProcess, tensors: dict[str, Tensor]) -> LowRankProcess:
     """Return the process with the tensors of a file; raise RuntimeError if they do not fit."""
-    process.load_state_dict(tensors)
+    process.load_state_dict(with_added(tensors, process.state_dict(), ADDED_TENSORS))
     return process
 
 
@@ -69,9 +75,9 @@ class ModelSpec:
 
     `name`: the name on the command line.
     `basis`, `posterior`, `diagonal`, `noise`: make the parts of the model.
-    `fit`: makes the fit that trains a process of this model; see `fitting/steps.py`.
+    `fit`: makes the fit that trains a process of this model (see `fitting/steps.py`); a class, or a
+        partial class with options. The attribute is always partial.
     `assemble`: makes the model from its name, its sizes and the parts.
-    `start_tensors`: returns the tensors of a saved model as they are before a fit, by name.
     `restore`: returns the fitted model from an untrained process and the tensors of a file.
     `student`: as `fit`, for training under Student-t noise; None if this is not possible.
     """
@@ -79,13 +85,18 @@ class ModelSpec:
     name: str
     basis: parts.MakeBasis
     posterior: Callable[[int, torch.Generator, torch.dtype], Posterior]
-    fit: MakeFit
+    fit: MakeFit | type[Any]
     diagonal: Callable[[], Diagonal] = Diagonal
     noise: Callable[[torch.dtype, float], Noise] = ConstantNoise
-    assemble: Callable[..., LowRankProcess] = LowRankProcess
-    student: MakeFit | None = None
-    start_tensors: Callable[[Any], dict[str, Tensor]] = LowRankProcess.state_dict
+    assemble: Callable[..., Process] = LowRankProcess
+    student: MakeFit | type[Any] | None = None
     restore: Callable[[Any, dict[str, Tensor]], Model] = restored
+
+    def __post_init__(self) -> None:
+        for name in ("fit", "student"):
+            kind = getattr(self, name)
+            if kind is not None and not isinstance(kind, partial):
+                object.__setattr__(self, name, partial(kind))
 
     def batch_rows(self, batch: int, n: int) -> int:
         """Return how many of n rows a step uses, for a requested batch size."""
@@ -135,9 +146,8 @@ _ROWS = (
     _learned(
         "field",
         parts.field_basis,
-        fit=partial(FieldFit),
+        fit=FieldFit,
         assemble=FieldParameters,
-        start_tensors=FittedField.start_tensors,
         restore=FittedField.restored,
     ),
     _learned("dbk-rbf", parts.deep_basis, fit=_DPPGP),
@@ -184,7 +194,7 @@ _ROWS = (
     _learned(
         "sv-t-process",
         _SCALED_ERF,
-        fit=partial(scales.VariationalStudentFit),
+        fit=scales.VariationalStudentFit,
         diagonal=NystromDiagonal,
         assemble=scales.VariationalStudentProcess,
     ),
@@ -213,7 +223,6 @@ _ROWS = (
 
 # The level of a field has a process of single tiles.
 level_of.register(FittedField, tile_level)
-level_of.register(FieldParameters, no_level)
 
 CATALOGUE: dict[str, ModelSpec] = {row.name: row for row in _ROWS}
 """All models of numbers, by name."""
@@ -221,7 +230,7 @@ CATALOGUE: dict[str, ModelSpec] = {row.name: row for row in _ROWS}
 _classes = partial(
     ModelSpec,
     posterior=VariationalPosterior,
-    fit=partial(DrawnBatch),
+    fit=DrawnBatch,
     noise=logit_noise,
     assemble=ClassProcess,
 )
@@ -229,7 +238,7 @@ _softmax = partial(
     _classes,
     basis=parts.last_layer_basis,
     posterior=LastLayerPosterior,
-    fit=partial(softmax.SoftmaxFit),
+    fit=softmax.SoftmaxFit,
 )
 
 _CLASS_ROWS = (
@@ -253,12 +262,16 @@ describe numbers, and cannot show a class.
 """
 
 
-def add_model(about: ModelName, spec: ModelSpec) -> None:
-    """Add a model of one's own to the catalogue, until Python ends.
+_own: set[str] = set()
+"""Names of the models that `add_model` added."""
+
+
+def add_model(description: ModelName, spec: ModelSpec) -> None:
+    """Add a model of one's own to the catalogue, until Python ends; added models can be replaced.
 
     Parameters
     ----------
-    about
+    description
         The description of the model. The estimator of its family fits it.
     spec
         The row of the catalogue, with the same name.
@@ -266,13 +279,18 @@ def add_model(about: ModelName, spec: ModelSpec) -> None:
     Raises
     ------
     RequestError
-        If the names differ, or a model has this name already.
+        If the names differ, geogp has a model of this name, or the family is unknown.
     """
-    if about.name != spec.name or about.name in MODELS | CLASS_MODELS:
+    name = description.name
+    if name != spec.name:
         raise RequestError(
-            f"expected one new name in the description and the row of a model, found "
-            f"{about.name!r} and {spec.name!r}."
+            f"expected one name in the description and the row of a model, found {name!r} and "
+            f"{spec.name!r}."
         )
-    of_classes = about.kind == CLASS
-    (CLASS_MODELS if of_classes else MODELS)[about.name] = about
-    (CLASS_CATALOGUE if of_classes else CATALOGUE)[spec.name] = spec
+    if name in MODELS | CLASS_MODELS and name not in _own:
+        raise RequestError(f"expected a new name of a model; geogp has a model {name!r}.")
+    one_of("family", description.family, get_args(Family))
+    of_classes = description.kind == CLASS
+    (CLASS_MODELS if of_classes else MODELS)[name] = description
+    (CLASS_CATALOGUE if of_classes else CATALOGUE)[name] = spec
+    _own.add(name)

@@ -23,7 +23,7 @@ from geogp.models.numerics.teams import current_team
 from geogp.models.options import Weights
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import FIELDS, Data
-from geogp.models.process.lowrank import LowRankProcess
+from geogp.models.process.process import Process
 
 PATIENCE = dt.timedelta(days=7)
 """Longest time that a process waits for the other processes, which may read data or draw maps."""
@@ -110,7 +110,7 @@ def _serve() -> None:
 
 def _announced(
     tensors: dict[str, Tensor], described: dict[str, Any]
-) -> tuple[LowRankProcess, Data, Data, FitSettings]:
+) -> tuple[Process, Data, Data, FitSettings]:
     """Return the model, the rows and the settings of a fit that the leader announced."""
     model = build(described["name"], Architecture(**described["architecture"]), None)
     model.load_state_dict(under(tensors, "model."))

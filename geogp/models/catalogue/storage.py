@@ -24,22 +24,6 @@ FORMAT = "geogp-model-2"
 SLACK = 10_000_000
 """A loaded model may need this many numbers plus four times the numbers in its file."""
 
-FIELD = "field"
-"""Name of the field model, whose files of an earlier version are refused."""
-
-EARLIER_TENSOR = "shape_coefficients"
-"""A field model with this tensor is from an earlier version, whose predictions differed."""
-
-ADDED_TENSORS = (
-    ("widening",),
-    ("law_hidden", "law_outputs", "near_places"),
-    ("networks",),
-    ("tiles.stretch", "tiles.powers", "tiles.smoothness"),
-)
-"""First letters of the names of tensors, in groups, that files of earlier versions lack; these
-tensors then keep their start values.
-"""
-
 MAX_MESSAGE_CHARACTERS = 500
 """Largest number of characters of torch's message about tensors that do not fit."""
 
@@ -110,13 +94,9 @@ def load_models(path: Path | str) -> tuple[list[Model], dict[str, Any]]:
     known = [*CATALOGUE, *CLASS_CATALOGUE]
     if described.get("format") != FORMAT or described.get("model") not in known:
         raise DataError(
-            f"expected a model of format {FORMAT} in {path}, found format "
-            f"{described.get('format')!r}, model {described.get('model')!r}."
-        )
-    if described["model"] == FIELD and EARLIER_TENSOR in tensors:
-        raise DataError(
-            f"the field model in {path} was saved by an earlier version of geogp. Map the region "
-            f"again; the predictions and maps of the run stay readable."
+            f"expected a model of the catalogue in format {FORMAT} in {path}, found format "
+            f"{described.get('format')!r}, model {described.get('model')!r}. A model of one's own "
+            f"must be added to the catalogue (add_model) before its file is loaded."
         )
     members = described.get("members")
     context = described.get("context")
@@ -137,10 +117,7 @@ def _filled(tensors: dict[str, Tensor], described: dict[str, Any], path: Path | 
         architecture = Architecture(**described["architecture"])
         _check_sizes(architecture, tensors)
         spec, process = find_spec(described["model"]), build(described["model"], architecture, None)
-        start = spec.start_tensors(process)
-        lacking = (g for g in ADDED_TENSORS if not any(name.startswith(g) for name in tensors))
-        added = {name: start[name] for g in lacking for name in start if name.startswith(g)}
-        model = spec.restore(process, added | tensors)
+        model = spec.restore(process, tensors)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         message = str(error)[:MAX_MESSAGE_CHARACTERS]  # torch lists every unexpected tensor
         raise DataError(f"the tensors in {path} do not fit its model: {message}.") from error

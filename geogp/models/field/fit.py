@@ -5,6 +5,7 @@ the errors of predictions, which make the parameters and the rows a `FittedField
 """
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from typing import ClassVar
 
@@ -17,7 +18,8 @@ from geogp.distributions.prediction import Prediction
 from geogp.models.field.blocks import BlockRows, Shapes, flat_on_device, padded, place_arrays
 from geogp.models.field.conditioning import block_at, condition_on, information_in, rows_at
 from geogp.models.field.covariance_start import start_covariance
-from geogp.models.field.fitted import FieldErrors, FittedField, error_covariates
+from geogp.models.field.errors import FieldErrors, error_covariates
+from geogp.models.field.fitted import FittedField
 from geogp.models.field.left_out import LeftOutRows, left_out
 from geogp.models.field.level_drift import level_drift
 from geogp.models.field.near_network import (
@@ -69,22 +71,11 @@ class FieldFit(SteppedFit[FieldParameters]):
 
     def start(self, rows: Rows, seed: int, *, resumed: bool = False) -> None:
         """Take the rows, ordered by place; start values are those of `start_covariance`."""
-        self._take(rows, seed)
+        stored = _stored(self.process, rows, seed)
+        super().start(stored.rows._replace(y=stored.y.to(rows.y.dtype)), seed)
+        self.field = FittedField.unlearned(self.process, stored)
         if not resumed:
-            start_covariance(self.process, self.field.rows, seed)
-
-    def _take(self, rows: Rows, seed: int) -> None:
-        ordered, sites = by_place(self.process, rows)
-        self.process.law.keep_rows(ordered.counts)
-        super().start(ordered, seed)
-        self.field = FittedField.unlearned(
-            self.process, FieldRows.of(self.process, ordered, sites, seed)
-        )
-
-    @property
-    def can_solve_mean(self) -> bool:
-        """False, because a training step needs places with the rows near them, not single rows."""
-        return False
+            start_covariance(self.process, stored, seed)
 
     def complete(self, share: float) -> bool:
         """Return whether each block is a whole place in an epoch.
@@ -221,11 +212,13 @@ class FieldFit(SteppedFit[FieldParameters]):
         to other places alone, because the covariance then knows the sizes of errors better. The
         validation rows are stored at the end, and the weights conditioned on all rows.
         """
-        parameters, rows, seed = self.process, self.field.rows, self.seed
+        parameters, rows = deepcopy(self.process), self.field.rows
         with torch.no_grad():
             _take_coefficients(parameters, rows)
-            field = replace(self.field, drift=drift_of(parameters, rows))
-            rng = np.random.default_rng([seed, 3])
+            field = replace(
+                FittedField.unlearned(parameters, rows), drift=drift_of(parameters, rows)
+            )
+            rng = np.random.default_rng([self.seed, 3])
             inside = left_out(parameters, rows, rng)
             outside = _held_out(field, held_out, rng)
             training = _errors(parameters, inside, held_out=False)
@@ -236,19 +229,23 @@ class FieldFit(SteppedFit[FieldParameters]):
             with aside(lambda: fit_law(errors, precise=precise), device) as law:
                 predicted = _learn_networks(field, groups, inside, outside)
             with aside(lambda: law_and_share(errors, groups, law(), predicted), device) as both:
-                self._take(_joined(rows, held_out), seed)
-                condition_on(parameters, self.field.rows)
+                every = _stored(parameters, _joined(rows, held_out), self.seed)
+                condition_on(parameters, every)
             networks_law, share = both()
-            return replace(
-                self.field,
-                drift=field.drift,
-                errors=FieldErrors(
-                    law=law(),
-                    networks=field.errors.networks,
-                    networks_law=networks_law,
-                    networks_share=share,
-                ),
+            learned = FieldErrors(
+                law=law(),
+                networks=field.errors.networks,
+                networks_law=networks_law,
+                networks_share=share,
             )
+            return FittedField(parameters, every, learned, field.drift)
+
+
+def _stored(parameters: FieldParameters, rows: Rows, seed: int) -> FieldRows:
+    """Return rows in the order of their places; the law learns the ranges of their counts."""
+    ordered, sites = by_place(parameters, rows)
+    parameters.law.keep_rows(ordered.counts)
+    return FieldRows.of(parameters, ordered, sites, seed)
 
 
 def single_row_terms(parameters: FieldParameters, rows: Rows) -> BatchTerms:

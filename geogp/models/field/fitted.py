@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -14,16 +15,17 @@ from torch import Tensor
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.shapes import GAUSSIAN, Shape
 from geogp.models.field.conditioning import places_at_once
+from geogp.models.field.errors import FieldErrors, error_covariates
 from geogp.models.field.far_level import far_variance
-from geogp.models.field.measurement import MeasurementLaw
-from geogp.models.field.near_cache import Conditionals, NearCache, tensors_of
-from geogp.models.field.near_network import NearNetworks, network_predictions
+from geogp.models.field.near_cache import Conditionals, NearCache, level_tensors
+from geogp.models.field.near_network import network_predictions
 from geogp.models.field.near_rows import Conditional, given_rows, near_rows, without_rows
 from geogp.models.field.near_summaries import TileSums
 from geogp.models.field.parameters import FieldParameters, WeightPosterior, numpy_of
-from geogp.models.field.predictive_law import PredictiveLaw, no_law, pooled_law, prediction_in
-from geogp.models.field.rows import FieldRows, by_place
-from geogp.models.field.vecchia import PREDICTION_PLACES, TRAINING_PLACES, Sites
+from geogp.models.field.predictive_law import no_law, pooled_law, prediction_in
+from geogp.models.field.rows import FieldRows
+from geogp.models.field.stored_field import restored, tensors_of
+from geogp.models.field.vecchia import Sites
 from geogp.models.numerics.devices import CHUNK, on_device
 from geogp.models.numerics.threads import in_threads, one_core_each
 from geogp.models.process.architecture import Architecture
@@ -34,32 +36,9 @@ from geogp.models.process.rows import Rows
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class FieldErrors:
-    """How predictions of the field err, as rows outside the fit have shown.
-
-    `law`: distribution of the errors of field and tile process.
-    `networks`: networks that predict a measurement from the measurements near it.
-    `networks_law`: distribution of the errors of the networks.
-    `networks_share`: share of the networks in predictions, from 0 to 1.
-    """
-
-    law: PredictiveLaw
-    networks: NearNetworks
-    networks_law: PredictiveLaw
-    networks_share: float = 0.0
-
-    @classmethod
-    def none(cls, parameters: FieldParameters) -> "FieldErrors":
-        """Return normal errors, and networks without a share, as before a fit."""
-        sizes = parameters.architecture
-        networks = NearNetworks(len(sizes.used), sizes.torch_dtype).to(parameters.device)
-        return cls(law=no_law(), networks=networks, networks_law=no_law())
-
-
 @dataclass(frozen=True, eq=False)
 class FittedField(Model):
-    """A field that predicts from its parameters and its rows; nothing changes it but `cache`.
+    """A field that predicts from its parameters and its rows; only `cache` changes.
 
     `parameters`: the learned parameters; the posterior of the weights is given the rows.
     `rows`: the rows.
@@ -134,21 +113,25 @@ class FittedField(Model):
         """Return the field with normal errors whose standard deviation is `factor`."""
         law = no_law()
         law.coefficients[1, 0] = np.log(factor)
-        return replace(self, errors=replace(self.errors, law=law, networks_share=0.0))
+        errors = replace(self.errors, law=law, networks_share=0.0)
+        return replace(self, errors=errors, cache=NearCache())
 
     def to(self, device: torch.device) -> Self:
-        """Return the field on a device; the parameters themselves move."""
+        """Return a copy of the field on a device, or the field itself if it is there."""
         if device == self.device:
             return self
-        parameters, rows = self.parameters.to(device), self.rows
         moved = {
             name: value.to(device)
             for name in ("x", "y", "counts", "points", "logs", "groups")
-            if (value := getattr(rows, name)) is not None
+            if (value := getattr(self.rows, name)) is not None
         }
-        errors = replace(self.errors, networks=self.errors.networks.to(device))
-        drift = self.drift.to(device)
-        return type(self)(parameters, replace(rows, **moved), errors, drift)
+        networks = deepcopy(self.errors.networks).to(device)
+        return type(self)(
+            deepcopy(self.parameters).to(device),
+            replace(self.rows, **moved),
+            replace(self.errors, networks=networks),
+            self.drift.to(device),
+        )
 
     def as_rows(self, data: Data) -> Rows:
         """Return rows with scaled inputs and standardised targets, on the model's device."""
@@ -223,15 +206,19 @@ class FittedField(Model):
         *,
         stored: Mapping[str, Tensor] | None = None,
     ) -> Iterator[Mapping[str, Tensor]]:
-        """Keep the level at inputs in the cache; see `Model.remembering`."""
+        """Keep the level at inputs in the cache; see `Model.remembering`.
+
+        Raises DataError if `stored` is not the level at as many inputs.
+        """
         tensors = self._level_tensors(x, tests, devices) if stored is None else stored
+        before = self.cache.kept
         if tensors:
-            self.cache.x = x
-            self.cache.level = Conditionals.of_tensors(tensors, self.device)
+            level = Conditionals.of_tensors(tensors, len(x), self.device)
+            self.cache.kept = np.array(x), level
         try:
             yield tensors
         finally:
-            self.cache.x = self.cache.level = None
+            self.cache.kept = before
 
     def _level_tensors(
         self, x: Floats, tests: Floats | float | None, devices: Floats | float | None
@@ -246,8 +233,8 @@ class FittedField(Model):
         with one_core_each():
             level, distance = self.conditional(scaled, endless), self._distance(scaled)
             if not self.errors.networks_share:
-                return tensors_of(level, distance)
-            return tensors_of(level, distance, self._networks(scaled, [endless, *asked]), *asked)
+                return level_tensors(level, distance)
+            return level_tensors(level, distance, self._networks(scaled, [endless, *asked]), *asked)
 
     def predict_scaled(
         self,
@@ -279,10 +266,19 @@ class FittedField(Model):
         return self._assembled(near, standardised.distribution(), level=level)
 
     def conditionals(
-        self, x: Tensor, counts: Tensor, *, alone: bool = False, history: bool = True
+        self,
+        x: Tensor,
+        counts: Tensor,
+        weights: WeightPosterior | None = None,
+        *,
+        alone: bool = False,
+        history: bool = True,
     ) -> Conditionals:
         """Predict at scaled inputs, also within the times that the error distribution holds for."""
-        predicted = partial(self.conditional, counts=counts, alone=alone, history=history)
+
+        def predicted(inputs: Tensor) -> Conditional:
+            return self.conditional(inputs, counts, weights, alone=alone, history=history)
+
         at, inside = predicted(x), self.within(x)
         return Conditionals(at, at if torch.equal(inside, x) else predicted(inside))
 
@@ -341,13 +337,15 @@ class FittedField(Model):
         return self.parameters.coefficients()
 
     def function_variance(self, x: Floats, L: Tensor) -> Floats:
-        """Return `predict(x).function_variance`, (n,), if the weights had the covariance L L'."""
+        """Return the variance of the function if the weights had the covariance L L', (n,).
+
+        The function is the field plus the tile process, for infinitely many tests.
+        """
         weights = self.parameters.weights._replace(L=L.to(self.parameters.posterior.m.dtype))
         scaled = self.parameters.scaled(x)
         counts = self.parameters.endless(len(scaled))
         with one_core_each():
-            at = self.conditional(scaled, counts, weights)
-            near = Conditionals(at, self.conditional(self.within(scaled), counts, weights))
+            near = self.conditionals(scaled, counts, weights)
             return self.predict_scaled(scaled, counts, near=near).function_variance
 
     def _networks(self, x: Tensor, counts: list[Tensor]) -> Floats:
@@ -379,121 +377,13 @@ class FittedField(Model):
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the tensors of a saved field, by name."""
-        return (
-            self.parameters.state_dict()
-            | {f"rows.{name}": getattr(self.rows, name) for name in STORED_ROWS}
-            | _other_tensors(self.errors, self.drift, self.rows.seed, self.rows.numbers)
-        )
-
-    @staticmethod
-    def start_tensors(parameters: FieldParameters) -> dict[str, Tensor]:
-        """Return the tensors of a field without rows, whose names and shapes a file must have."""
-        sizes, double = parameters.architecture, torch.float64
-        rows = {
-            "rows.x": torch.zeros(0, len(sizes.used), dtype=sizes.torch_dtype),
-            "rows.y": torch.zeros(0, dtype=double),
-            "rows.counts": torch.zeros(0, 2, dtype=double),
-        }
-        numbers = TRAINING_PLACES[0], PREDICTION_PLACES[0]
-        other = _other_tensors(
-            FieldErrors.none(parameters), torch.zeros(2, dtype=double), 0, numbers
-        )
-        return parameters.state_dict() | rows | other
+        return tensors_of(self.parameters, self.rows, self.errors, self.drift)
 
     @classmethod
     def restored(cls, parameters: FieldParameters, tensors: Mapping[str, Tensor]) -> "FittedField":
-        """Return the field with the tensors of `state_dict`, loaded into untrained parameters.
+        """Return the field of the tensors of `state_dict`, loaded into untrained parameters.
 
-        Rows of earlier versions may have another order: their crowded places were not divided into
-        series of times. Raises ValueError or RuntimeError if the tensors do not fit.
+        Raises ValueError or RuntimeError if the tensors do not fit, and DataError if they are of a
+        version whose predictions differed.
         """
-        start = cls.start_tensors(parameters)
-        if set(tensors) != set(start):
-            different = sorted(set(tensors) ^ set(start))
-            raise ValueError(f"found tensors that a field lacks, or lacks {different}")
-        for name, value in start.items():
-            first = 1 if name.startswith("rows.") else 0  # the number of rows may differ
-            shape = tensors[name].shape
-            if len(shape) != value.dim() or shape[first:] != value.shape[first:]:
-                raise ValueError(
-                    f"expected {name} of shape {tuple(value.shape)}, found {tuple(shape)}"
-                )
-        # In their own dtypes, from which `TileProcess` knows how earlier versions stored its form.
-        parameters.load_state_dict({name: tensors[name] for name in parameters.state_dict()})
-        same = {name: tensors[name].to(value.dtype) for name, value in start.items()}
-        x, y, counts = (same[f"rows.{name}"] for name in STORED_ROWS)
-        if not len(x) == len(y) == len(counts) > 0 or not bool((counts >= 1).all()):
-            raise ValueError(
-                f"expected rows of one number, with counts above 0, found {len(x)}, {len(y)} and "
-                f"{len(counts)}"
-            )
-        seed, numbers = int(same["order_seed"]), tuple(same["near_places"].tolist())
-        bounds = zip(numbers, (TRAINING_PLACES, PREDICTION_PLACES), strict=True)
-        if seed < 0 or not all(low <= n <= high for n, (low, high) in bounds):
-            raise ValueError(
-                f"expected a seed of 0 or more and numbers of near places within "
-                f"{TRAINING_PLACES} and {PREDICTION_PLACES}, found {seed} and {list(numbers)}"
-            )
-        rows, sites = by_place(parameters, Rows(x, y, counts))
-        stored = FieldRows.of(parameters, rows, sites, seed)
-        if (np.diff(sites.order) == 1).all():
-            stored = replace(stored, numbers=numbers)
-        return cls(parameters, stored, _restored_errors(parameters, same), same["drift"])
-
-
-STORED_ROWS = ("x", "y", "counts")
-"""Arrays of `FieldRows` in a saved field; the others follow from these."""
-
-LAWS = ("law", "networks_law")
-"""Attributes of `FieldErrors` that are laws; the names of their tensors start with these."""
-
-LAW_ARRAYS = ("coefficients", "ranges", "hidden", "outputs")
-"""Arrays of a `PredictiveLaw`; the names of their tensors end with these."""
-
-
-def _other_tensors(
-    errors: FieldErrors, drift: Tensor, seed: int, numbers: tuple[int, int]
-) -> dict[str, Tensor]:
-    """Return the tensors of a saved field that belong to neither parameters nor rows."""
-    laws: dict[str, Tensor] = {}
-    for name in LAWS:
-        law: PredictiveLaw = getattr(errors, name)
-        laws |= {f"{name}_{end}": torch.as_tensor(getattr(law, end)) for end in LAW_ARRAYS}
-        laws[f"{name}_tail"] = torch.tensor(law.most_tail, dtype=torch.float64)
-    networks = {f"networks.{name}": value for name, value in errors.networks.state_dict().items()}
-    return {
-        **laws,
-        **networks,
-        "drift": drift,
-        "networks_share": torch.tensor(errors.networks_share, dtype=torch.float64),
-        "order_seed": torch.tensor(seed),
-        "near_places": torch.tensor(numbers),
-    }
-
-
-def _restored_errors(parameters: FieldParameters, tensors: Mapping[str, Tensor]) -> FieldErrors:
-    """Return the errors of `_other_tensors`; raise ValueError if a value is out of range."""
-    share = float(tensors["networks_share"])
-    if not 0 <= share <= 1:
-        raise ValueError(f"expected a share from 0 to 1, found {share:g}")
-    laws = {}
-    for law in LAWS:
-        arrays = {end: tensors[f"{law}_{end}"].numpy() for end in LAW_ARRAYS}
-        laws[law] = PredictiveLaw(**arrays, most_tail=float(tensors[f"{law}_tail"]))
-        if not (laws[law].ranges[3] > 0).all():
-            raise ValueError("expected standard deviations of covariates above 0")
-    networks = FieldErrors.none(parameters).networks
-    networks.load_state_dict({name: tensors[f"networks.{name}"] for name in networks.state_dict()})
-    return FieldErrors(networks=networks, networks_share=share, **laws)
-
-
-def error_covariates(
-    law: MeasurementLaw, counts: Tensor, predicted: Conditional, distance: Floats
-) -> Floats:
-    """Return the covariates of the errors of predictions, (n, c); `COVARIATES` names them."""
-    logs = law.log_counts(counts)
-    total = predicted.field + predicted.tile + predicted.noise
-    own = torch.stack([(predicted.noise / total).log(), 0.5 * total.log(), predicted.mean], 1)
-    return np.column_stack(
-        [numpy_of(logs), np.log(distance), numpy_of(own), numpy_of(predicted.history)]
-    )
+        return cls(parameters, *restored(parameters, tensors))

@@ -1,7 +1,7 @@
 """What predictions at the same places share: the level given near rows, and the networks of it."""
 
+import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from geogp.errors import DataError
 from geogp.models.field.near_rows import Conditional
 from geogp.models.field.parameters import FieldParameters
 from geogp.models.numerics.devices import CHUNK
@@ -40,8 +41,18 @@ class Conditionals(NamedTuple):
     distance: Floats | None = None
 
     @classmethod
-    def of_tensors(cls, tensors: Mapping[str, Tensor], device: torch.device) -> "Conditionals":
-        """Return the predictions of the level that `tensors_of` has turned into tensors."""
+    def of_tensors(
+        cls, tensors: Mapping[str, Tensor], n: int, device: torch.device
+    ) -> "Conditionals":
+        """Return the predictions of the level at n inputs from `level_tensors`.
+
+        Raises DataError if a tensor is missing or not of n inputs.
+        """
+        if not {*Conditional._fields} <= set(tensors) or {len(v) for v in tensors.values()} != {n}:
+            raise DataError(
+                f"expected the level at {n} inputs, found tensors {sorted(tensors)} of "
+                f"{sorted({len(value) for value in tensors.values()})} inputs."
+            )
         at = Conditional(*(tensors[name].to(device) for name in Conditional._fields))
         networks, asked = (_arrays(tensors, names) for names in (NETWORKS, ASKED))
         return cls(at, at, networks, asked, *_arrays(tensors, (DISTANCE,)))
@@ -65,7 +76,7 @@ class Conditionals(NamedTuple):
         return self._replace(at=at, within=within, networks=networks, asked=())
 
 
-def tensors_of(
+def level_tensors(
     level: Conditional, distance: Floats, networks: Floats | None = None, *asked: Tensor
 ) -> dict[str, Tensor]:
     """Return tensors from which `Conditionals.of_tensors` restores the predictions of the level.
@@ -88,13 +99,19 @@ def _arrays(tensors: Mapping[str, Tensor], names: tuple[str, ...]) -> tuple[Floa
     return tuple(tensors[name].numpy() for name in names) if complete else ()
 
 
-@dataclass
-class NearCache:
-    """A cache of the level at some inputs `x` (n, d), which predictions at these inputs use."""
+class NearCache(threading.local):
+    """A cache of the level at some inputs, which predictions at these inputs use.
 
-    x: Floats | None = None
-    level: Conditionals | None = None
+    Every thread has a cache of its own. A copy of a cache is empty.
+    """
+
+    kept: tuple[Floats, Conditionals] | None = None
 
     def at(self, x: Floats) -> Conditionals | None:
-        """Return the level at inputs, or None if it is not in the cache."""
-        return self.level if self.x is not None and np.array_equal(x, self.x) else None
+        """Return the level at inputs (n, d), or None if it is not in the cache."""
+        if self.kept is None or not np.array_equal(x, self.kept[0]):
+            return None
+        return self.kept[1]
+
+    def __reduce__(self) -> tuple[type["NearCache"], tuple[()]]:
+        return NearCache, ()

@@ -6,7 +6,7 @@ Here f = m0 + <w, phi> has low rank, and u is a `TileProcess`. For an average of
 devices, `MeasurementLaw` gives shift(k, d) and the variance of e.
 """
 
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,8 +22,8 @@ from geogp.models.field.tile_process import TileProcess
 from geogp.models.numerics.arrays import as_floats, check_devices
 from geogp.models.numerics.devices import CHUNK
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.lowrank import LowRankProcess
 from geogp.models.process.posteriors import VariationalPosterior
+from geogp.models.process.process import Process
 
 Floats = NDArray[np.float64]
 
@@ -31,8 +31,6 @@ MOST_NOISE = 0.1
 """Measurements are precise if `start_covariance` found another form of the covariance than the
 usual one, and if the noise of a single test has at most this share of the variance.
 """
-
-NOT_FITTED = "the model is not fitted: it has no training rows."
 
 
 class WeightPosterior(NamedTuple):
@@ -42,10 +40,10 @@ class WeightPosterior(NamedTuple):
     L: Tensor
 
 
-class FieldParameters(LowRankProcess):
+class FieldParameters(Process):
     """A low-rank process, a process of single tiles and a measurement law.
 
-    The parameters are the same as in `LowRankProcess`; a `MeasurementLaw` replaces the noise.
+    The parameters are the same as in `Process`; a `MeasurementLaw` replaces the noise.
     `units` (3,) is the size of one unit of each scaled input: kilometres for the two coordinates,
     quarters for the time. Predictions need the rows too: a `FittedField` makes them.
 
@@ -93,10 +91,6 @@ class FieldParameters(LowRankProcess):
     def has_time(self) -> bool:
         """Whether an input is the time."""
         return self.coordinates > 2
-
-    def predict(self, *_: object, **__: object) -> NoReturn:
-        """Raise RequestError, because there are no rows to predict from."""
-        raise RequestError(NOT_FITTED)
 
     def take_range(self, low: Tensor, high: Tensor) -> None:
         """Set the range of the inputs, and from the range the units of the scaled inputs."""
@@ -199,7 +193,7 @@ class FieldParameters(LowRankProcess):
         scale = self.y_sd * self.basis.covariate_sds().double()
         c = len(scale)
         if not c:
-            return super().coefficients()
+            return np.zeros(0), np.zeros(0)
         with torch.no_grad():
             sd = self.weights.L[-c:].double().square().sum(1).sqrt()
             return numpy_of(scale * self.posterior.m[-c:].double()), numpy_of(scale * sd)

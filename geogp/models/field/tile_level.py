@@ -3,21 +3,20 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from geogp.errors import RequestError
 from geogp.models.field.conditioning import blocks_at_once
 from geogp.models.field.far_level import far_level
 from geogp.models.field.fitted import FittedField
 from geogp.models.field.level_drift import drift_factor
 from geogp.models.field.near_cache import Conditionals
 from geogp.models.field.near_rows import PATCH
-from geogp.models.field.parameters import NOT_FITTED, WeightPosterior
+from geogp.models.field.parameters import WeightPosterior
 from geogp.models.field.tile_sequence import TileSequence, tile_sequence
 from geogp.models.field.vecchia import PREDICTION_ROWS
 from geogp.models.joint.level import (
@@ -229,8 +228,3 @@ def tile_level(
         factor = np.sqrt(stated.function_variance / raw.single_variances())
         unseen = far_level(parameters, rows, scaled)
         return replace(raw, mean=stated.mean, factor=factor, unseen=unseen)
-
-
-def no_level(*_: object) -> NoReturn:
-    """Raise RequestError, because there are no rows to condition on."""
-    raise RequestError(NOT_FITTED)

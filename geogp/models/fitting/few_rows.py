@@ -11,7 +11,7 @@ from geogp.errors import DataError
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankProcess
+from geogp.models.process.process import Process
 
 Floats = NDArray[np.float64]
 
@@ -67,9 +67,7 @@ def check_places(data: Data) -> None:
         )
 
 
-def fold_residuals(
-    make: Callable[[Data], LowRankProcess], data: Data, settings: FitSettings
-) -> Floats:
+def fold_residuals(make: Callable[[Data], Process], data: Data, settings: FitSettings) -> Floats:
     """Return (y - mean) / sd of each row, (n,), from a fit without the rows at its place.
 
     Each fold holds out a tenth of the places. A new model (`make`) is fitted to the other places,

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -34,7 +34,8 @@ from geogp.models.numerics.teams import current_team
 from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.models.numerics.threads import one_core_each
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankProcess
+from geogp.models.process.model import Model
+from geogp.models.process.process import Process
 
 logger = logging.getLogger(__name__)
 
@@ -73,14 +74,14 @@ Progress = Callable[[FitState, int], None]
 
 
 def fit(
-    process: LowRankProcess,
+    process: Process,
     train: Data,
     validation: Data,
     settings: FitSettings,
     *,
     checkpoint: Path | None = None,
     progress: Progress | None = None,
-) -> tuple[Any, FitState]:
+) -> tuple[Model, FitState]:
     """Train a process in place; return the fitted model and the history of the fit.
 
     The model has the parameters of the best validation epoch. For most rows of the catalogue, it is
@@ -94,7 +95,7 @@ def fit(
         from it, with the same results as without the interruption. The caller removes this file.
 
     Raises RequestError if the settings do not suit the objective, and the error of
-    `LowRankProcess.check`. Raises DataError if there are fewer than 2 rows, the target is constant,
+    `Process.check`. Raises DataError if there are fewer than 2 rows, the target is constant,
     or the checkpoint belongs to another fit. Raises NumericalError if the loss or the validation
     score is no longer finite.
     """
@@ -117,9 +118,9 @@ def fit(
     if team.leads and team.size > 1:
         tell(team, announcement(process, train, validation, settings))
     process.take_target(train.y)
-    new: Fit[Any] = process.make_fit(process)
-    if (stepped := new.stepped) is None:
-        return _in_closed_form(new, train, validation, settings.seed)
+    fit_of_rows: Fit[Any] = process.make_fit(process)
+    if (stepped := fit_of_rows.stepped) is None:
+        return _in_closed_form(fit_of_rows, train, validation, settings)
     with one_core_each() if stepped.one_core_each else nullcontext():
         run = _Run(stepped, train, validation, settings, checkpoint)
         run.resume()
@@ -136,15 +137,26 @@ def fit(
 
 
 def _in_closed_form(
-    new: Fit[Any], train: Data, validation: Data, seed: int
-) -> tuple[Any, FitState]:
+    fit_of_rows: Fit[Any], train: Data, validation: Data, settings: FitSettings
+) -> tuple[Model, FitState]:
     """Return the model of a fit without steps, and a history with the validation score alone."""
-    started, process = monotonic(), new.process
-    new.start(process.as_rows(train), seed)
-    model = new.finish(process.as_rows(validation))
+    started, process = monotonic(), fit_of_rows.process
+    if settings.solve_mean:
+        _refuse_solved_mean(process)
+    fit_of_rows.start(process.as_rows(train), settings.seed)
+    model = fit_of_rows.finish(process.as_rows(validation))
     predicted = model.predict(validation.x, validation.tests, validation.devices)
     score = float(predicted.log_score(validation.y).mean())
+    if not math.isfinite(score):
+        raise NumericalError(f"the validation score of the fit is {score}.")
     return model, FitState(best_nll=score, seconds=monotonic() - started)
+
+
+def _refuse_solved_mean(process: Process) -> NoReturn:
+    raise RequestError(
+        f"expected solve_mean=False, because the posterior of {process.name} does not support "
+        "solve_mean=True."
+    )
 
 
 class _Run:
@@ -152,35 +164,32 @@ class _Run:
 
     def __init__(
         self,
-        new: SteppedFit[Any],
+        stepped: SteppedFit[Any],
         train: Data,
         validation: Data,
         settings: FitSettings,
         checkpoint: Path | None,
     ) -> None:
-        self.fit, self.settings, self.path = new, settings, checkpoint
-        self.model: LowRankProcess = new.process
+        self.fit, self.settings, self.path = stepped, settings, checkpoint
+        self.process: Process = stepped.process
         self.team = current_team()
-        if settings.solve_mean and not new.can_solve_mean:
-            raise RequestError(
-                f"expected solve_mean=False, because the posterior of {self.model.name} does not "
-                "support solve_mean=True."
-            )
+        if settings.solve_mean and not stepped.can_solve_mean:
+            _refuse_solved_mean(self.process)
         self._start(train)
-        self.held_out = self.model.as_rows(validation)
+        self.held_out = self.process.as_rows(validation)
         self.train, self.validation = train, validation
         self.judging = _judging(len(validation.y))
-        self.optimiser = make_optimiser(new, settings)
+        self.optimiser = make_optimiser(stepped, settings)
         self._must_check = False
         self.rate_factor: float | None = None
-        self.recorded = RecordedStep(self.optimiser, self.model.device)
-        self.placed = new.placed(settings.batch)
-        n = new.rows.n
-        size = new.batch_rows(settings.batch, n)
-        self.average = ParameterAverage(self.model, settings.average * math.ceil(n / size))
+        self.recorded = RecordedStep(self.optimiser, self.process.device)
+        self.placed = stepped.placed(settings.batch)
+        n = stepped.rows.n
+        size = stepped.batch_rows(settings.batch, n)
+        self.average = ParameterAverage(self.process, settings.average * math.ceil(n / size))
         self.identity = self._identify()
         self.state = FitState()
-        self.best = _clone(new.state())
+        self.best = _clone(stepped.state())
         self.kept: dict[str, Tensor] = {}
         self.kept_state: dict[str, Any] = {}
         self.saved_at = monotonic()
@@ -188,12 +197,12 @@ class _Run:
     def _start(self, train: Data) -> None:
         """Start the fit; all processes use the start values of the first."""
         resumed = not self.team.leads or (self.path is not None and self.path.exists())
-        self.fit.start(self.model.as_rows(train), self.settings.seed, resumed=resumed)
+        self.fit.start(self.process.as_rows(train), self.settings.seed, resumed=resumed)
         if self.team.size > 1:
             state = self.fit.state()
             self.fit.restore(tell(self.team, (state, {}) if self.team.leads else None)[0])
 
-    def finish(self) -> Any:
+    def finish(self) -> Model:
         """Return the fitted model, with the parameters of the best epoch."""
         # Gradients of a recorded step would hold its memory.
         self.optimiser.zero_grad(set_to_none=True)
@@ -214,7 +223,7 @@ class _Run:
         batches = self.fit.batches(settings.batch, rng, share)
         if settings.optimiser == "lbfgs" and len(batches) > 1:
             raise RequestError(
-                f"L-BFGS needs an objective over all rows at once; {self.model.name} makes "
+                f"L-BFGS needs an objective over all rows at once; {self.process.name} makes "
                 f"{len(batches)} steps per epoch. Choose the optimiser adamw."
             )
         loss = self._train(batches)
@@ -240,7 +249,7 @@ class _Run:
         On a GPU, the checks of AdamW steps are deferred, so that no step waits. If one fails, the
         loss is NaN, the epoch is made again from its start, and all later steps have checks.
         """
-        on_cpu = self.model.device.type == "cpu"
+        on_cpu = self.process.device.type == "cpu"
         if on_cpu or self.settings.optimiser == "lbfgs" or self._must_check:
             return self._steps(batches)
         state, average = _clone(self.fit.state()), _clone(self.average.tensors())
@@ -257,7 +266,7 @@ class _Run:
         return self._steps(batches)
 
     def _steps(self, batches: list[Batch]) -> float:
-        total = torch.zeros((), dtype=torch.float64, device=self.model.device)
+        total = torch.zeros((), dtype=torch.float64, device=self.process.device)
         for step, batch in enumerate(batches):
             self._set_rate((self.state.epoch + step / len(batches)) / self.settings.epochs)
             total += self._update(batch) * batch.n
@@ -266,11 +275,11 @@ class _Run:
     def solve_mean(self) -> None:
         """Replace the mean of the weights by `condition` if that lowers the validation score."""
         started, state = monotonic(), self.state
-        m, _ = self.model.posterior.weights()
+        m, _ = self.process.posterior.weights()
         with torch.no_grad():
             before, score = m.clone(), math.inf
             try:
-                m.copy_(self.model.conditioned(self.fit.rows)[0])
+                m.copy_(self.fit.process.conditioned(self.fit.rows)[0])
                 score = self._validate(1.0)
             except NumericalError as error:
                 logger.warning("the learned mean of the weights is not replaced: %s", error)
@@ -293,8 +302,8 @@ class _Run:
             return
         try:
             self.state = FitState(**checked_state(described, self.settings.epochs))
-            self.fit.restore(under(tensors, "model."))
-            self.best = _clone(under(tensors, "best."))
+            self.fit.restore(self._own(under(tensors, "model.")))
+            self.best = _clone(self._own(under(tensors, "best.")))
             check_alike(self.best, self.fit.state())
             self.average.load(under(tensors, "average."))
             restore_state(self.optimiser, under(tensors, "optimiser."), self.state.epoch)
@@ -304,6 +313,10 @@ class _Run:
                 "--fresh."
             ) from error
         self._keep()
+
+    def _own(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the tensors of the fit's state; earlier versions also stored training rows."""
+        return {name: tensors[name] for name in self.fit.state()}
 
     def _stored(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Read the checkpoint of this fit; return empty dictionaries if there is none."""
@@ -347,9 +360,9 @@ class _Run:
                 digest.update(repr(values.shape).encode() + values.tobytes())
         if len(self.judging) < len(self.validation.y):
             digest.update(self.judging.tobytes())
-        for buffer in (self.model.x_low, self.model.x_high):
+        for buffer in (self.process.x_low, self.process.x_high):
             digest.update(buffer.cpu().numpy().tobytes())
-        described = (self.model.name, self.model.architecture, self.settings)
+        described = (self.process.name, self.process.architecture, self.settings)
         return f"{described!r} {digest.hexdigest()}"
 
     def _update(self, batch: Batch) -> Tensor:
@@ -366,7 +379,7 @@ class _Run:
     def _move(self, batch: Batch) -> Tensor:
         loss = self._learn(batch)
         if self.settings.clip is not None:
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+            torch.nn.utils.clip_grad_norm_(self.process.parameters(), self.settings.clip)
         self.optimiser.step()
         return loss
 
@@ -386,7 +399,7 @@ class _Run:
                     raise
                 loss = math.nan
             if started and not math.isfinite(loss):
-                for value in self.model.parameters():
+                for value in self.process.parameters():
                     if value.requires_grad:
                         value.grad = torch.zeros_like(value)
                 return FAR_LOSS
@@ -405,11 +418,11 @@ class _Run:
         own = self.judging[self.team.own(n)]
         scores = np.zeros(0)
         if len(own):
-            rows = self.held_out.at(on_device(own, self.model.device))
+            rows = self.held_out.at(on_device(own, self.process.device))
             scores = self.fit.predicted(rows, share).log_score(self.validation.y[own])
         if self.team.size == 1:
             return float(scores.mean())
-        total = torch.tensor(scores.sum(), dtype=torch.float64, device=self.model.device)
+        total = torch.tensor(scores.sum(), dtype=torch.float64, device=self.process.device)
         return float(self.team.total(total)) / n
 
     def _set_rate(self, share: float) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.steps import SteppedFit
-from geogp.models.process.lowrank import LowRankProcess
+from geogp.models.process.process import Process
 
 LBFGS_ITERATIONS = 10
 """Number of L-BFGS iterations in an epoch."""
@@ -152,7 +152,7 @@ def _lbfgs_state(entries: dict[str, Tensor]) -> dict[str, Any]:
 class ParameterAverage:
     """Exponential average of a model's parameters over about `span` steps, or none if 0."""
 
-    def __init__(self, model: LowRankProcess, span: float) -> None:
+    def __init__(self, model: Process, span: float) -> None:
         self.span = span
         self.parameters = [value.detach() for value in model.parameters()] if span else []
         self.values = [value.clone() for value in self.parameters]

@@ -19,7 +19,7 @@ from geogp.models.numerics.precision import current_precision
 from geogp.models.numerics.teams import Team
 from geogp.models.options import Weights
 from geogp.models.process.data import FIELDS, Data
-from geogp.models.process.lowrank import LowRankProcess
+from geogp.models.process.process import Process
 
 _TEXT = "text"
 """Name of the tensor with the JSON of a message."""
@@ -64,9 +64,7 @@ def shared_step(fit: SteppedFit[Any], batch: Batch, weights: Weights, team: Team
     return team.total(loss)
 
 
-def announcement(
-    model: LowRankProcess, train: Data, validation: Data, settings: FitSettings
-) -> Message:
+def announcement(model: Process, train: Data, validation: Data, settings: FitSettings) -> Message:
     """Return all that the other processes need to fit the same model to the same rows."""
     state = {f"model.{name}": value for name, value in model.state_dict().items()}
     rows = {
@@ -85,7 +83,7 @@ def announcement(
     return {**state, **rows}, described
 
 
-def _add_gradients(team: Team, model: LowRankProcess, weight: float) -> None:
+def _add_gradients(team: Team, model: Process, weight: float) -> None:
     """Replace each gradient by the weighted sum over the processes, in one message."""
     learned = [value for value in model.parameters() if value.requires_grad]
     there = torch.tensor([value.grad is not None for value in learned]).to(learned[0])

@@ -16,10 +16,13 @@ from geogp.errors import RequestError
 from geogp.models.numerics.devices import CHUNK
 from geogp.models.options import Weights
 from geogp.models.process.lowrank import LowRankProcess
+from geogp.models.process.model import Model
 from geogp.models.process.objectives import BatchObjective, Statistics, WholeObjective
+from geogp.models.process.process import Process
 from geogp.models.process.rows import Rows
 
-P = TypeVar("P", bound=LowRankProcess)
+P = TypeVar("P", bound=Process)
+L = TypeVar("L", bound=LowRankProcess)
 
 
 class Fit(ABC, Generic[P]):
@@ -58,7 +61,7 @@ class Fit(ABC, Generic[P]):
         self.rows, self.seed = rows, seed
 
     @abstractmethod
-    def finish(self, held_out: Rows) -> Any:
+    def finish(self, held_out: Rows) -> Model:
         """Learn what the steps have not learned; return the fitted model.
 
         `held_out` are the validation rows.
@@ -114,8 +117,8 @@ class SteppedFit(Fit[P]):
 
     @property
     def can_solve_mean(self) -> bool:
-        """Whether the mean of the weights is learned, so that a closed form could replace it."""
-        return self.process.has_level and self.process.posterior.is_learned
+        """Whether a closed form could replace the mean of the weights; by default not."""
+        return False
 
     def complete(self, share: float) -> bool:
         """Return whether an epoch ending at fraction `share` of the fit trains the whole model."""
@@ -129,9 +132,16 @@ class SteppedFit(Fit[P]):
     def batches(self, batch: int, rng: np.random.Generator, share: float) -> list[Batch]:
         """Divide the rows into the steps of an epoch that ends at fraction `share` of the fit."""
 
-    @abstractmethod
     def split(self, batch: Batch, count: int) -> list[Batch]:
-        """Divide a batch into `count` batches for several processes; a batch may be empty."""
+        """Divide a batch into `count` batches, some perhaps empty, for processes of torchrun.
+
+        Raises RequestError if this is impossible, which is the default.
+        """
+        raise RequestError(
+            f"{self.process.name} is fitted to all rows at once, so {count} processes cannot "
+            "share the fit. Start the fit without torchrun, or choose a model that is fitted "
+            "in batches, such as field."
+        )
 
     def placed(self, batch: int) -> Callable[[Batch], Batch]:
         """Return a function that copies a batch to a GPU, for `RecordedStep`; default: nothing."""
@@ -142,28 +152,28 @@ class SteppedFit(Fit[P]):
         """Add the gradient of a batch's loss per datum to the parameters; return the loss."""
 
     def update_closed_forms(self, held_out: Rows) -> None:
-        """Update, after an epoch, the parts that learn from rows without a gradient."""
-        process = self.process
-        with torch.no_grad():
-            process.diagonal.update_closed_forms(
-                process.basis(chunk) for chunk in self.rows.x.split(CHUNK)
-            )
-            process.posterior.update_closed_forms(process.weighted_rows(self.rows))
-            process.noise.update_closed_forms(
-                (process.terms(chunk.x).mean - chunk.y).square() for chunk in held_out.chunks()
-            )
+        """Update, after an epoch, what learns from rows without a gradient; by default, nothing."""
 
+    @abstractmethod
     def predicted(self, held_out: Rows, share: float) -> Prediction:
         """Predict held-out rows after an epoch that ends at fraction `share` of the fit."""
-        return self.process.predict_scaled(held_out.x, held_out.counts)
 
-    def finish(self, held_out: Rows) -> Any:
-        """Return the process: by default, the steps have learned everything."""
-        return self.process
+
+def update_closed_forms(process: LowRankProcess, rows: Rows, held_out: Rows) -> None:
+    """Update diagonal and posterior from training rows, and the noise from validation rows.
+
+    Each does so only if it has a closed form.
+    """
+    with torch.no_grad():
+        process.diagonal.update_closed_forms(process.basis(chunk) for chunk in rows.x.split(CHUNK))
+        process.posterior.update_closed_forms(process.weighted_rows(rows))
+        process.noise.update_closed_forms(
+            (process.terms(chunk.x).mean - chunk.y).square() for chunk in held_out.chunks()
+        )
 
 
 def learn_closed_forms(process: LowRankProcess, rows: Rows, held_out: Rows) -> None:
-    """Learn, for known parameters, the parts of a process that need no gradient, from rows."""
+    """Learn, for known parameters, what a fit of the process learns without a gradient."""
     fit: SteppedFit[Any] = process.make_fit(process)
     fit.rows = rows
     fit.update_closed_forms(held_out)
@@ -174,7 +184,7 @@ def no_prior(process: LowRankProcess) -> Tensor:
     return torch.zeros((), dtype=torch.float64, device=process.device)
 
 
-class ByInputs(SteppedFit[P]):
+class ByInputs(SteppedFit[L]):
     """A fit whose steps do not depend on the places of their rows.
 
     `splits` is true if the objective is a mean over rows; processes can then share a step.
@@ -183,7 +193,7 @@ class ByInputs(SteppedFit[P]):
 
     splits: ClassVar[bool] = True
 
-    def __init__(self, process: P, *, combines: bool = True) -> None:
+    def __init__(self, process: L, *, combines: bool = True) -> None:
         super().__init__(process)
         self.combines = combines
 
@@ -220,13 +230,26 @@ class ByInputs(SteppedFit[P]):
     def split(self, batch: Batch, count: int) -> list[Batch]:
         """Divide a batch into `count` batches; raise RequestError if `splits` is false."""
         if not self.splits:
-            raise RequestError(
-                f"{self.process.name} is fitted to all rows at once, so {count} processes cannot "
-                "share the fit. Start the fit without torchrun, or choose a model that is fitted "
-                "in batches, such as field."
-            )
+            return super().split(batch, count)
         pieces = batch.numbers.tensor_split(count)
         return [Batch(piece, self.rows.at(piece).n, seed=_seed(piece)) for piece in pieces]
+
+    @property
+    def can_solve_mean(self) -> bool:
+        """Whether the mean of the weights is learned, so that a closed form could replace it."""
+        return self.process.has_level and self.process.posterior.is_learned
+
+    def update_closed_forms(self, held_out: Rows) -> None:
+        """Update, after an epoch, the parts that learn from rows without a gradient."""
+        update_closed_forms(self.process, self.rows, held_out)
+
+    def predicted(self, held_out: Rows, share: float) -> Prediction:
+        """Predict held-out rows from the process."""
+        return self.process.predict_scaled(held_out.x, held_out.counts)
+
+    def finish(self, held_out: Rows) -> Model:
+        """Return the process: by default, the steps have learned everything."""
+        return self.process
 
     def step(self, batch: Batch, weights: Weights) -> Tensor:
         """Add the gradient of a batch's loss per datum to the parameters; return the loss."""
@@ -237,12 +260,12 @@ def _seed(numbers: Tensor) -> int:
     return zlib.crc32(numbers.cpu().numpy().tobytes())
 
 
-class PerBatch(ByInputs[P]):
+class PerBatch(ByInputs[L]):
     """A fit whose steps minimise the objective of a batch of rows."""
 
     same_kernels: ClassVar[bool] = True
 
-    def __init__(self, process: P, objective: BatchObjective, *, combines: bool = True) -> None:
+    def __init__(self, process: L, objective: BatchObjective, *, combines: bool = True) -> None:
         super().__init__(process, combines=combines)
         self.objective = objective
 
@@ -254,7 +277,7 @@ class PerBatch(ByInputs[P]):
         return loss.detach().double()
 
 
-class WholeData(ByInputs[P]):
+class WholeData(ByInputs[L]):
     """A fit whose steps minimise -(log likelihood of all rows + log prior) / n.
 
     The first pass computes sums over the rows, in chunks, and the gradient by the sums. The second
@@ -271,7 +294,7 @@ class WholeData(ByInputs[P]):
 
     def __init__(
         self,
-        process: P,
+        process: L,
         objective: WholeObjective,
         prior: Callable[[Any], Tensor] = no_prior,
         *,

@@ -11,7 +11,7 @@ from geogp.models.fitting.loop import Progress, fit
 from geogp.models.names import find_model
 from geogp.models.options import Weights
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankProcess
+from geogp.models.process.process import Process
 
 GRID = (0.0, 0.01, 0.1, 1.0)
 """The values of each weight that the search tries (DBK appendix B.2)."""
@@ -42,7 +42,7 @@ def grid(model: str) -> list[Weights]:
 
 
 def choose_weights(
-    make: Callable[[], LowRankProcess],
+    make: Callable[[], Process],
     train: Data,
     validation: Data,
     settings: FitSettings,

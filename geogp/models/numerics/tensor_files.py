@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,3 +74,16 @@ def _digest(tensors: dict[str, Tensor], text: str) -> str:
         digest.update(f"{name} {value.dtype} {tuple(value.shape)} ".encode())
         digest.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+def with_added(
+    tensors: Mapping[str, Tensor], start: Mapping[str, Tensor], groups: Iterable[tuple[str, ...]]
+) -> dict[str, Tensor]:
+    """Return the tensors of a file, and start values of those that earlier versions lacked.
+
+    A group has the first letters of the names of tensors that were added together: if the file has
+    none of them, all have their start values.
+    """
+    lacking = (group for group in groups if not any(name.startswith(group) for name in tensors))
+    added = {name: start[name] for group in lacking for name in start if name.startswith(group)}
+    return added | dict(tensors)

@@ -16,7 +16,7 @@ from geogp.models.fitting.loop import FitState
 from geogp.models.fitting.tuning import TUNING_EPOCHS, Trial, choose_weights
 from geogp.models.options import Weights
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankProcess
+from geogp.models.process.process import Process
 from geogp.records.checked_types import checked
 from geogp.records.record_reading import run_text
 from geogp.records.run_record import FittedRank, TrialRecord, TunedWeights, WeightsRecord
@@ -106,7 +106,7 @@ def take_rank(job: Job, train: Rows, validation: Rows) -> FittedRank:
         fits *= 1 + FOLDS if are_few(job.data(train | validation)) else 1
         plan = job.estimator(job.preset.weights).plan(job.scale, len(rows.y))
 
-        def make(r: int) -> LowRankProcess:
+        def make(r: int) -> Process:
             return replace(plan, sizes=replace(plan.sizes, r=r)).build(rows)
 
         choice = rank_for(budget / fits, make, rows, plan.preset.settings)

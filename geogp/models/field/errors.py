@@ -1,0 +1,51 @@
+"""How predictions of the field err, as rows outside the fit have shown."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from geogp.models.field.measurement import MeasurementLaw
+from geogp.models.field.near_network import NearNetworks
+from geogp.models.field.near_rows import Conditional
+from geogp.models.field.parameters import FieldParameters, numpy_of
+from geogp.models.field.predictive_law import PredictiveLaw, no_law
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FieldErrors:
+    """How predictions of the field err, as rows outside the fit have shown.
+
+    `law`: distribution of the errors of field and tile process.
+    `networks`: networks that predict a measurement from the measurements near it.
+    `networks_law`: distribution of the errors of the networks.
+    `networks_share`: share of the networks in predictions, from 0 to 1.
+    """
+
+    law: PredictiveLaw
+    networks: NearNetworks
+    networks_law: PredictiveLaw
+    networks_share: float = 0.0
+
+    @classmethod
+    def none(cls, parameters: FieldParameters) -> "FieldErrors":
+        """Return normal errors, and networks without a share, as before a fit."""
+        sizes = parameters.architecture
+        networks = NearNetworks(len(sizes.used), sizes.torch_dtype).to(parameters.device)
+        return cls(law=no_law(), networks=networks, networks_law=no_law())
+
+
+def error_covariates(
+    law: MeasurementLaw, counts: Tensor, predicted: Conditional, distance: Floats
+) -> Floats:
+    """Return the covariates of the errors of predictions, (n, c); `COVARIATES` names them."""
+    logs = law.log_counts(counts)
+    total = predicted.field + predicted.tile + predicted.noise
+    own = torch.stack([(predicted.noise / total).log(), 0.5 * total.log(), predicted.mean], 1)
+    return np.column_stack(
+        [numpy_of(logs), np.log(distance), numpy_of(own), numpy_of(predicted.history)]
+    )
