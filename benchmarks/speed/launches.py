@@ -31,8 +31,8 @@ from geogp.models.fitting import recorded_steps
 from geogp.models.papers.classes.processes import ClassProcess
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.models.process.lowrank import LowRankProcess
 from geogp.models.process.model import Model
+from geogp.models.process.process import Process
 
 TABLE = RESULTS / "launches" / "table.md"
 
@@ -69,7 +69,7 @@ def world(name: str, n: int, seed: int, repeats: int = 1) -> Data:
     return Data(x, random.poisson(np.exp(y)).astype(float) if MODELS[name].about.counts else y)
 
 
-def made(name: str, train: Data, r: int = 8) -> LowRankProcess:
+def made(name: str, train: Data, r: int = 8) -> Process:
     """Return a small untrained model."""
     classes = CLASSES if MODELS[name].about.family == "class" else 0
     sizes = Architecture(
@@ -86,9 +86,9 @@ def predicted(model: Model, x: np.ndarray) -> np.ndarray:
     return np.stack([found.mean, found.sd])
 
 
-def tensors_of(model: Model) -> list[torch.Tensor]:
+def tensors_of(model: Model | torch.nn.Module) -> list[torch.Tensor]:
     """Return parameters and buffers of a process; of a field, also rows, drift and networks."""
-    if isinstance(model, LowRankProcess):
+    if isinstance(model, torch.nn.Module):
         return [*model.parameters(), *model.buffers()]
     assert isinstance(model, FittedField)
     rows = [value for value in vars(model.rows).values() if isinstance(value, torch.Tensor)]
@@ -100,9 +100,7 @@ def tensors_of(model: Model) -> list[torch.Tensor]:
     ]
 
 
-def fitted(
-    model: LowRankProcess, train: Data, validation: Data, epochs: int = 3
-) -> tuple[Model, float]:
+def fitted(model: Process, train: Data, validation: Data, epochs: int = 3) -> tuple[Model, float]:
     """Fit a model in a few steps; return the fitted model and its best validation score."""
     settings = FitSettings(epochs=epochs, batch=40, learning_rate=1e-2)
     fitted_model, state = training_loop.fit(model, train, validation, settings)

@@ -18,11 +18,12 @@ from geogp.models.field.blocks import Block
 from geogp.models.field.conditioning import block_at, condition_on, rows_at
 from geogp.models.field.far_level import far_level
 from geogp.models.field.fit import FieldFit, drift_of
-from geogp.models.field.fitted import LAW_ARRAYS, FittedField
+from geogp.models.field.fitted import FittedField
 from geogp.models.field.near_cache import DISTANCE, NETWORKS
 from geogp.models.field.near_rows import Conditional
 from geogp.models.field.parameters import FieldParameters
 from geogp.models.field.predictive_law import PredictiveLaw, no_law
+from geogp.models.field.stored_field import LAW_ARRAYS
 from geogp.models.field.vecchia import NO_ROW, Sites, earlier_rows, near_places
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit

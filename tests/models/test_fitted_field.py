@@ -1,5 +1,8 @@
 """The fitted field as an object: its device, its stored tensors, and the level it remembers."""
 
+import copy
+import pickle
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -58,12 +61,18 @@ def _tensors(field: FittedField) -> dict[str, Tensor]:
 
 
 class TestDevice:
+    def test_a_field_that_has_moved_stays_where_it_was(self, field):
+        before = field.predict(grid(5), 4, 2).mean
+        with second.second_device():
+            there = field.to(second.DEVICE)
+            assert there.parameters is not field.parameters
+        assert field.device == field.rows.x.device == torch.device("cpu")
+        np.testing.assert_array_equal(field.predict(grid(5), 4, 2).mean, before)
+
     def test_the_device_of_a_field_is_its_own(self, field):
         assert field.to(torch.device("cpu")) is field
 
     def test_everything_moves_and_predicts_the_same(self, field):
-        # The second device refuses the index of the networks, which a GPU copies.
-        field = replace(field, errors=replace(field.errors, networks_share=0.0))
         x, asked = grid(5), ({"level": True}, {"tests": 4.0})
         plain = [field.predict(x, **how) for how in asked]
         # These are on the host, wherever the field is: they become tensors in a file.
@@ -109,27 +118,30 @@ class TestStored:
         _same(same, field, rtol=0)
         assert same.rows.numbers == field.rows.numbers
         assert same.rows.seed == field.rows.seed
-        assert same.state_dict().keys() == field.start_tensors(field.parameters).keys()
+        assert same.state_dict().keys() == tensors.keys()
         for name, value in same.state_dict().items():
             assert torch.equal(value, tensors[name]), name
 
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            (_without("rows.y"), r"lacks \['rows.y'\]"),
-            (_without("drift"), r"lacks \['drift'\]"),
-            (_without("networks.last"), r"lacks \['networks.last'\]"),
-            (lambda tensors: tensors | {"other": tensors["drift"]}, r"a field lacks.*'other'"),
+            (_without("rows.y"), r"missing tensors \['rows.y'\]"),
+            (_without("drift"), r"missing tensors \['drift'\], unknown tensors \[\]"),
+            (_without("networks.last"), r"missing tensors \['networks.last'\]"),
+            (
+                lambda tensors: tensors | {"other": tensors["drift"]},
+                r"missing tensors \[\], unknown .*'other'",
+            ),
             (_with("drift", lambda t: t[:1]), r"expected drift of shape \(2,\), found \(1,\)"),
             (_with("rows.x", lambda t: t[:, :2]), r"expected rows.x of shape .* found \(60, 2\)"),
             (_with("rows.counts", lambda t: t[:, 0]), r"expected rows.counts .* found \(60,\)"),
             (_with("rows.y", lambda t: t[0]), r"expected rows.y of shape .* found \(\)"),
-            (_with("rows.y", lambda t: t[:-1]), "rows of one number, .* found 60, 59 and 60"),
-            (_with("rows.counts", lambda t: t[1:]), "rows of one number, .* found 60, 60 and 59"),
-            (_with("rows.counts", lambda t: 0 * t), "rows of one number, with counts"),
+            (_with("rows.y", lambda t: t[:-1]), "equally many inputs, .* found 60, 59 and 60"),
+            (_with("rows.counts", lambda t: t[1:]), "equally many inputs, .* found 60, 60 and 59"),
+            (_with("rows.counts", lambda t: 0 * t), "counts of 1 or more"),
             (
                 lambda tensors: {k: v[:0] if k[:5] == "rows." else v for k, v in tensors.items()},
-                "rows of one number, .* found 0, 0 and 0",
+                "one or more, .* found 0, 0 and 0",
             ),
         ],
     )
@@ -140,7 +152,7 @@ class TestStored:
 
     def test_a_file_of_a_field_without_a_fit_is_refused(self, field, tmp_path):
         save_model(self._start(field), tmp_path / "m.safetensors")
-        with pytest.raises(DataError, match=r"tensors that a field lacks, or lacks .*'rows.x'"):
+        with pytest.raises(DataError, match=r"missing tensors .*'rows.x'"):
             load_model(tmp_path / "m.safetensors")
 
 
@@ -174,15 +186,55 @@ class TestRemembering:
 
         with pytest.raises(KeyboardInterrupt):
             stopped()
-        assert field.cache.x is None
-        assert field.cache.level is None
+        assert field.cache.kept is None
+
+    def test_blocks_inside_each_other_keep_their_own_inputs(self, field):
+        x, y = grid(5), grid(7)
+        with field.remembering(x):
+            with field.remembering(y):
+                assert field.cache.at(x) is None
+                assert field.cache.at(y) is not None
+            assert field.cache.at(x) is not None
+            with field.widened(2.0).remembering(y):
+                assert field.cache.at(x) is not None
+
+    def test_a_copy_and_another_thread_remember_nothing(self, field):
+        x, found = grid(5), []
+        with field.remembering(x):
+            found.append(copy.deepcopy(field).cache.at(x))
+            found.append(pickle.loads(pickle.dumps(field)).cache.at(x))
+            thread = threading.Thread(target=lambda: found.append(field.cache.at(x)))
+            thread.start()
+            thread.join()
+        assert found == [None, None, None]
+
+    def test_inputs_that_change_in_place_are_other_inputs(self, field):
+        x = grid(5)
+        with field.remembering(x):
+            x += 0.05
+            expected = field.predict(x.copy(), level=True).mean
+        np.testing.assert_array_equal(field.predict(x, level=True).mean, expected)
+
+    @pytest.mark.parametrize(
+        "change", [lambda level: level | {"mean": level["mean"][:-1]}, _without("field")]
+    )
+    def test_a_stored_level_of_something_else_is_refused(self, field, change):
+        x = grid(5)
+        with field.remembering(x) as level:
+            stored = change(dict(level))
+        with (
+            pytest.raises(DataError, match="expected the level at 25 inputs, found tensors"),
+            field.remembering(x, stored=stored),
+        ):
+            pass
+        assert field.cache.kept is None
 
     def test_no_level_is_remembered_outside_the_times_of_the_rows(self, field):
         x = grid(5, 2.0)
         plain = field.predict(x, 4, 2)
         with field.remembering(x) as level:
             assert level == {}
-            assert field.cache.level is None
+            assert field.cache.kept is None
             np.testing.assert_array_equal(field.predict(x, 4, 2).sd, plain.sd)
 
 

@@ -556,12 +556,6 @@ class TestRefusals:
         with pytest.raises(DataError, match="each tile once at each time, found 1 repeated"):
             joint_level(make_field(4, 30), None, np.vstack([grid(4), grid(4)[:1]]))
 
-    def test_a_model_without_rows(self):
-        model = build("field", SIZES, make_field(4, 30).rows.x.numpy())
-        for rows in (None, Data(grid(4), np.ones(16))):
-            with pytest.raises(RequestError, match="not fitted: it has no training rows"):
-                joint_level(model, rows, grid(4))
-
     def test_weights_of_other_tiles(self):
         level = joint_level(make_field(4, 30), None, grid(4))
         for weights in (np.ones((15, 1)), np.ones(16)):

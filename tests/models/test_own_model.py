@@ -1,13 +1,12 @@
 """A model of one's own: a row that is added, and a fit in closed form without steps."""
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
-from geogp.errors import RequestError
+from geogp.errors import DataError, RequestError
 from geogp.models.catalogue.build import build
 from geogp.models.catalogue.rows import CATALOGUE, add_model
 from geogp.models.catalogue.storage import load_model, save_model
@@ -36,7 +35,7 @@ def own(monkeypatch):
     for names in (CATALOGUE, MODELS):
         monkeypatch.setitem(names, "own", None)  # is taken away at the end
         del names["own"]
-    spec = replace(CATALOGUE["dbk-mml"], name="own", fit=partial(Conditioned))
+    spec = replace(CATALOGUE["dbk-mml"], name="own", fit=Conditioned)
     add_model(ModelName("own", "a model of these tests"), spec)
     return spec
 
@@ -63,7 +62,31 @@ def test_a_model_of_ones_own_is_listed_saved_and_loaded(train, validation, tmp_p
     np.testing.assert_array_equal(same.predict(validation.x).mean, model.predict(validation.x).mean)
 
 
-def test_names_that_differ_or_exist_are_refused(own):
-    for about, row in (("other", "own"), ("own", "own"), ("field", "field"), ("class-dbk",) * 2):
-        with pytest.raises(RequestError, match=f"one new name .* found '{about}' and '{row}'"):
-            add_model(ModelName(about, ""), replace(own, name=row))
+@pytest.mark.usefixtures("own")
+def test_settings_of_steps_are_refused(train, validation):
+    process = build("own", SIZES, train.x, seed=0)
+    with pytest.raises(RequestError, match=r"expected solve_mean=False, because .* of own does"):
+        fit(process, train, validation, FitSettings(epochs=1, solve_mean=True))
+
+
+def test_names_that_differ_or_exist_and_unknown_families_are_refused(own):
+    with pytest.raises(RequestError, match=r"one name in the description .* 'other' and 'own'"):
+        add_model(ModelName("other", ""), own)
+    for name in ("field", "class-dbk"):
+        with pytest.raises(RequestError, match=f"geogp has a model '{name}'"):
+            add_model(ModelName(name, ""), replace(own, name=name))
+    with pytest.raises(RequestError, match="family"):
+        add_model(ModelName("own", "", family="deeep"), own)
+
+
+def test_a_model_can_be_added_again(own):
+    add_model(ModelName("own", "another summary"), own)
+    assert MODELS["own"].summary == "another summary"
+
+
+def test_a_file_of_a_model_that_is_not_added_says_so(own, train, validation, tmp_path):
+    model, _ = fit(build("own", SIZES, train.x, seed=0), train, validation, FitSettings(epochs=1))
+    save_model(model, tmp_path / "own.safetensors")
+    del CATALOGUE["own"], MODELS["own"]
+    with pytest.raises(DataError, match=r"the model 'own', .* add it with add_model first"):
+        load_model(tmp_path / "own.safetensors")

@@ -91,12 +91,13 @@ def load_models(path: Path | str) -> tuple[list[Model], dict[str, Any]]:
     unknown, or if tensors do not fit the model or are not finite.
     """
     tensors, described = read_tensors(Path(path))
-    known = [*CATALOGUE, *CLASS_CATALOGUE]
-    if described.get("format") != FORMAT or described.get("model") not in known:
+    layout, name = described.get("format"), described.get("model")
+    if layout != FORMAT:
+        raise DataError(f"expected a model of format {FORMAT} in {path}, found format {layout!r}.")
+    if name not in [*CATALOGUE, *CLASS_CATALOGUE]:
         raise DataError(
-            f"expected a model of the catalogue in format {FORMAT} in {path}, found format "
-            f"{described.get('format')!r}, model {described.get('model')!r}. A model of one's own "
-            f"must be added to the catalogue (add_model) before its file is loaded."
+            f"{path} has the model {name!r}, which geogp does not have. If it is your own, add it "
+            "with add_model first."
         )
     members = described.get("members")
     context = described.get("context")

@@ -210,7 +210,7 @@ class NearNetworks(nn.Module):
     def _standardised(self, columns: Floats) -> Tensor:
         inputs = torch.as_tensor(columns).to(self.centre.device)
         z = ((inputs - self.centre) / self.spread).clamp(-MOST_SPREADS, MOST_SPREADS)
-        missing = inputs[:, self.flags].isnan()
+        missing = torch.stack([inputs[:, column] for column in self.flags], 1).isnan()
         return torch.cat([z.nan_to_num(), missing.double()], 1).to(self.first.dtype)
 
 

@@ -98,6 +98,12 @@ class Batch(NamedTuple):
 class SteppedFit(Fit[P]):
     """A fit that gradient steps train; see `Fit`.
 
+    A fit must have `batches`, `step`, `predicted` and `finish`. It may also have learning rates of
+    its own (`rates`), closed forms after each epoch (`update_closed_forms`), shares of a batch for
+    the processes of torchrun (`split`), copies of batches on a GPU (`placed`), epochs that do not
+    train the whole model (`complete`), and a closed form for the mean of the weights
+    (`can_solve_mean`).
+
     `one_core_each` is true if the operations are small; see the function `one_core_each`.
     `same_kernels` is true if `RecordedStep` can record a step.
     """
