@@ -28,6 +28,7 @@ from geogp.models.field.vecchia import NO_ROW, Sites, earlier_rows, near_places
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
 from geogp.models.joint.law import joint_posterior, two_variances
+from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.models.options import Weights
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
@@ -569,7 +570,9 @@ class TestRecovery:
         assert (many.variance > level.variance).all()
 
 
-def test_a_stopped_fit_ends_like_an_uninterrupted_one(tmp_path):
+@pytest.mark.parametrize("earlier", [(), ("model", "best")])
+def test_a_stopped_fit_ends_like_an_uninterrupted_one(tmp_path, earlier):
+    """Also if an earlier version stopped it, which stored the rows and the drift with the fit."""
     truth = _simulated(3, n_places=60, quarters=4)
     train = Data(truth["x"][:100], truth["y"][:100], truth["tests"][:100])
     held = Data(truth["x"][100:], truth["y"][100:], truth["tests"][100:])
@@ -587,6 +590,9 @@ def test_a_stopped_fit_ends_like_an_uninterrupted_one(tmp_path):
     path = tmp_path / "c.safetensors"
     with pytest.raises(KeyboardInterrupt):
         fit(make(), train, held, settings, checkpoint=path, progress=stop)
+    tensors, described = read_tensors(path)
+    rows_of_earlier_versions = {f"{group}.drift": torch.ones(2) for group in earlier}
+    write_tensors(path, tensors | rows_of_earlier_versions, described)
     again, _ = fit(make(), train, held, settings, checkpoint=path)
     expected = whole.predict(held.x, held.tests)
     np.testing.assert_array_equal(again.predict(held.x, held.tests).mean, expected.mean)
