@@ -89,7 +89,7 @@ class EstimatorParameters:
         arguments = ", ".join(
             f"{name}={value!r}"
             for name, value in self.get_params().items()
-            if value is not usual[name] and not _equal(value, usual[name])
+            if repr(value) != repr(usual[name])
         )
         return f"{type(self).__name__}({arguments})"
 
@@ -230,10 +230,3 @@ class SpatialParameters(EstimatorParameters):
 def plain(value: Any) -> Any:
     """Return a value of NumPy as a value of Python, which JSON can store."""
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _equal(value: Any, other: Any) -> bool:
-    try:
-        return bool(value == other)
-    except ValueError:  # arrays
-        return False
