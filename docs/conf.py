@@ -22,6 +22,7 @@ extensions = [
     "made",
     "myst_parser",
     "numpydoc",
+    "rooms",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
 ]

@@ -13,6 +13,7 @@ from types import ModuleType
 import click
 import pytest
 import typer
+from test_architecture import FLOORS, FORBIDDEN, ROOMS
 
 import geogp
 from geogp.models.names import CLASS_MODELS, MODELS
@@ -20,7 +21,8 @@ from geogp_cli.main import app
 
 ROOT = Path(__file__).parents[1]
 PAPERS = sorted((ROOT / "docs" / "papers").glob("*.md"))
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *PAPERS]
+CONTRIBUTING, ARCHITECTURE = ROOT / "CONTRIBUTING.md", ROOT / "docs" / "architecture.md"
+PAGES = [ROOT / "README.md", CONTRIBUTING, *sorted((ROOT / "docs").glob("*.md")), *PAPERS]
 GEOGP = typer.main.get_command(app)
 
 
@@ -131,7 +133,8 @@ def test_every_page_of_the_site_and_every_public_name_is_there():
     index = (ROOT / "docs" / "index.md").read_text("utf-8")
     toctrees = re.findall(r"^```{toctree}\n(.*?)^```", index, re.DOTALL | re.MULTILINE)
     pages = re.findall(r"^([a-z/-]+)$", "".join(toctrees), re.MULTILINE)
-    there = {name_of(page).removesuffix(".md") for page in PAGES} - {"index", "README"}
+    there = {name_of(page).removesuffix(".md") for page in PAGES}
+    there -= {"index", "README", "CONTRIBUTING"}
     assert set(pages) == there | {"api"}
     for page in pages:
         assert any((ROOT / "docs" / f"{page}.{kind}").is_file() for kind in ("md", "rst")), page
@@ -153,7 +156,7 @@ def tables_of(page: Path) -> Iterator[list[dict[str, str]]]:
 
 def exists(name):
     """Whether just one module of geogp ends like a dotted name, or has what comes after it."""
-    modules = ["." + ".".join(path.with_suffix("").parts) for path in _paths_of_geogp()]
+    modules = ["." + ".".join(path.with_suffix("").parts) for path in _paths_of_code()]
     parts = name.split(".")
     for cut in range(len(parts), 0, -1):
         ending = "." + ".".join(parts[:cut])
@@ -166,8 +169,12 @@ def exists(name):
     return False
 
 
-def _paths_of_geogp():
-    return [path.relative_to(ROOT) for path in (ROOT / "geogp").rglob("*.py")]
+def _paths_of_code():
+    return [
+        path.relative_to(root)
+        for root, package in ((ROOT, "geogp"), (ROOT / "apps", "geogp_cli"))
+        for path in (root / package).rglob("*.py")
+    ]
 
 
 @pytest.mark.parametrize("page", [page for page in PAPERS if page.stem != "index"], ids=name_of)
@@ -182,6 +189,74 @@ def test_the_code_and_the_tests_of_a_paper_exist(page):
     assert [name for name in named if not exists(name)] == []
     tests = {name for row in rows for name in re.findall(r"`(test_\w+\.py)`", row["tests"])}
     assert tests - {path.name for path in (ROOT / "tests").rglob("*.py")} == set()
+
+
+def words_of_code():
+    """All names in the code of geogp and its command, and the names of their folders and files."""
+    words = set()
+    for path in _paths_of_code():
+        words |= {*path.with_suffix("").parts}
+        source = ROOT / path if path.parts[0] == "geogp" else ROOT / "apps" / path
+        words |= set(re.findall(r"\w+", source.read_text("utf-8")))
+    return words
+
+
+def wrong_in_code(span, words):
+    """What of a span of code on a page for developers does not exist; None where all does."""
+    if " " in span:
+        named = re.fullmatch(r"make (\S+)", span)
+        targets = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        return span if named and named[1] not in targets[1].split() else None
+    if re.fullmatch(r"[A-Za-z_]\w*", span):
+        return None if span in words else span
+    if span in MODELS or (span.startswith("geogp.") and span[6:] in geogp.__all__):
+        return None
+    if re.fullmatch(r"[a-z_]\w*(\.\w+)+", span) and exists(span):
+        return None
+    run_folder = (ROOT / "docs" / "run-folder.md").read_text("utf-8")
+    there = any((root / span).exists() for root in (ROOT, ROOT / "geogp"))
+    return None if there or f"`{span}`" in run_folder else span
+
+
+@pytest.mark.parametrize("page", [CONTRIBUTING, ARCHITECTURE], ids=name_of)
+def test_code_that_a_page_for_developers_names_exists(page):
+    words = words_of_code()
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    spans = [one for one in re.findall("`([^`]+)`", text) if not one.startswith("--")]
+    assert len(spans) > 80
+    others = {".[dev]", "FORBIDDEN", "xarray.Dataset"}
+    assert {one for one in spans if wrong_in_code(one, words)} - others == set()
+    wrong = ("make nothing", "NoSuchClass", "fitted.FittedField.guess", "geogp/no_room", "no.json")
+    assert [one for one in wrong if wrong_in_code(one, words)] == list(wrong)
+
+
+def test_the_tables_of_rooms_and_floors_are_those_of_the_architecture():
+    rows = [row for table in tables_of(ARCHITECTURE) for row in table]
+    rooms = {row["room"].strip("`"): row for row in rows if "room" in row}
+    for column, rule in (("may import", ROOMS), ("does without", FORBIDDEN)):
+        named = {room: set(re.findall("`([^`]+)`", row[column])) for room, row in rooms.items()}
+        assert named == rule, column
+    floors = [row["floor"].strip("`") for row in rows if "floor" in row]
+    assert sorted(floors) == sorted(FLOORS)
+
+
+def test_a_picture_of_rooms_has_each_room_and_only_imports_that_go_down(monkeypatch):
+    pytest.importorskip("sphinx")
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_extensions")
+    from rooms import imports_among, in_words, picture_of
+
+    above = tuple(reversed(FLOORS))
+    imports = imports_among("geogp/models", above)
+    assert list(imports) == list(above)
+    assert imports["numerics"] == []
+    assert imports["process"] == ["numerics"]
+    assert "numerics imports no other room." in in_words(imports)
+    assert len(re.findall("<circle", picture_of(imports))) == sum(map(len, imports.values()))
+    for rooms in (above[1:], (*above, "attic"), ("attic", *above[1:])):
+        with pytest.raises(ValueError, match="expected the rooms of geogp/models"):
+            imports_among("geogp/models", rooms)
+    with pytest.raises(ValueError, match="expected catalogue to import rooms below it, found n"):
+        imports_among("geogp/models", ("numerics", *above[:-1]))
 
 
 def test_every_model_of_a_paper_is_on_its_page_with_its_use():
