@@ -15,12 +15,12 @@ from geogp.models.catalogue.build import build
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.field import fitted as field_model
 from geogp.models.field import near_network
-from geogp.models.field.errors import FieldErrors, error_covariates
 from geogp.models.field.fitted import FittedField
 from geogp.models.field.near_cache import DISTANCE
 from geogp.models.field.near_network import HIDDEN, MEMBERS, WEIGHTS, NearNetworks
 from geogp.models.field.near_summaries import OWN, SUMMARIES
 from geogp.models.field.parameters import numpy_of
+from geogp.models.field.prediction_errors import FieldErrors, error_covariates
 from geogp.models.field.predictive_law import (
     COVARIATES,
     Errors,

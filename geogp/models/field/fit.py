@@ -18,7 +18,6 @@ from geogp.distributions.prediction import Prediction
 from geogp.models.field.blocks import BlockRows, Shapes, flat_on_device, padded, place_arrays
 from geogp.models.field.conditioning import block_at, condition_on, information_in, rows_at
 from geogp.models.field.covariance_start import start_covariance
-from geogp.models.field.errors import FieldErrors, error_covariates
 from geogp.models.field.fitted import FittedField
 from geogp.models.field.left_out import LeftOutRows, left_out
 from geogp.models.field.level_drift import level_drift
@@ -30,6 +29,7 @@ from geogp.models.field.near_network import (
 )
 from geogp.models.field.near_summaries import Indices, left_out_summaries, near_summaries
 from geogp.models.field.parameters import FieldParameters, numpy_of
+from geogp.models.field.prediction_errors import FieldErrors, error_covariates
 from geogp.models.field.predictive_law import Errors, fit_law
 from geogp.models.field.rows import FieldRows, by_place
 from geogp.models.field.vecchia import NO_ROW

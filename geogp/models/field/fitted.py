@@ -15,13 +15,13 @@ from torch import Tensor
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.shapes import GAUSSIAN, Shape
 from geogp.models.field.conditioning import places_at_once
-from geogp.models.field.errors import FieldErrors, error_covariates
 from geogp.models.field.far_level import far_variance
 from geogp.models.field.near_cache import Conditionals, NearCache, level_tensors
 from geogp.models.field.near_network import network_predictions
 from geogp.models.field.near_rows import Conditional, given_rows, near_rows, without_rows
 from geogp.models.field.near_summaries import TileSums
 from geogp.models.field.parameters import FieldParameters, WeightPosterior, numpy_of
+from geogp.models.field.prediction_errors import FieldErrors, error_covariates
 from geogp.models.field.predictive_law import no_law, pooled_law, prediction_in
 from geogp.models.field.rows import FieldRows
 from geogp.models.field.stored_field import restored, tensors_of

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from geogp.errors import DataError
-from geogp.models.field.errors import FieldErrors
 from geogp.models.field.parameters import FieldParameters
+from geogp.models.field.prediction_errors import FieldErrors
 from geogp.models.field.predictive_law import PredictiveLaw
 from geogp.models.field.rows import FieldRows, by_place
 from geogp.models.field.vecchia import PREDICTION_PLACES, TRAINING_PLACES
