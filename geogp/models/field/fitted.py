@@ -300,20 +300,21 @@ class FittedField(Model):
         points = numpy_of(parameters.points(x))
         order, size = Sites.of(points[:, :2]).order, places_at_once(device)
 
-        def predicted(start: int) -> Conditional:
+        def predict(start: int) -> Conditional:
             numbers = order[start : start + size]
             at = on_device(numbers, device)
+            inputs, tests = x[at], counts[at]
             if alone:
-                return without_rows(parameters, self.within(x[at]), counts[at], posterior)
+                return without_rows(parameters, self.within(inputs), tests, posterior)
             near = near_rows(parameters, rows, points[numbers])
-            given = given_rows(
-                parameters, rows, x[at], counts[at], near, weights=posterior, history=history
+            predicted = given_rows(
+                parameters, rows, inputs, tests, near, weights=posterior, history=history
             )
-            return given._replace(field=given.field + self._beyond(x[at]))
+            return predicted._replace(field=predicted.field + self._beyond(inputs))
 
         with torch.no_grad():
             posterior = weights or parameters.weights
-            chunks = list(in_threads(predicted, range(0, len(x), size), device))
+            chunks = list(in_threads(predict, range(0, len(x), size), device))
         back = on_device(order.argsort(), device)
         return Conditional(*(torch.cat(values)[back] for values in zip(*chunks, strict=True)))
 

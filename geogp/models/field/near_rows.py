@@ -114,13 +114,15 @@ class NearTerms(NamedTuple):
         """Compute the terms for scaled inputs (b, d) with counts (b, 2) and near rows (b, m)."""
         x_near, counts_near = rows.x[near.distinct], rows.counts[near.distinct]
         u = len(x_near)
-        inputs = torch.cat([x_near, rows.within(x, has_time=parameters.has_time)])
-        terms = parameters.row_terms(inputs, torch.cat([counts_near, counts]), weights.m)
+        inputs = torch.cat([x_near, x])
+        inside = rows.within(inputs, has_time=parameters.has_time)
+        terms = parameters.row_terms(inside, torch.cat([counts_near, counts]), weights.m)
         spread = (terms.phi @ weights.L.to(terms.phi.dtype)).double()
         residuals = rows.y[near.distinct] - terms.mean[:u]
         deviations = torch.cat([residuals[:, None], spread[:u]], 1)
-        points = torch.cat([rows.points[near.distinct], parameters.points(x)])
-        return cls(near, points, terms, spread, deviations, counts_near[:, 0].log())
+        return cls(
+            near, parameters.points(inputs), terms, spread, deviations, counts_near[:, 0].log()
+        )
 
 
 def given_rows(
