@@ -46,11 +46,22 @@ def option_of(request: type, name: str) -> Any:
     if one.option == "":
         return Annotated[hint, typer.Argument(help=one.told)]
     words = one.option or f"--{name.replace('_', '-')}"
-    return Annotated[hint, typer.Option(words, help=one.told)]
+    panel = next((title for title, names in groups_of(request).items() if name in names), None)
+    return Annotated[hint, typer.Option(words, help=one.told, rich_help_panel=panel)]
+
+
+def groups_of(request: type) -> dict[str, tuple[str, ...]]:
+    """Return the names of the settings in each panel of the help; none for most requests."""
+    groups: dict[str, tuple[str, ...]] = getattr(request, "groups", {})
+    return groups
 
 
 def parameters_of(request: type, leave: Collection[str] = ()) -> list[inspect.Parameter]:
-    """Return a parameter for each setting except those in `leave`; required settings come first."""
+    """Return a parameter for each setting except those in `leave`.
+
+    Required settings come first, then those in groups, in their order.
+    """
+    order = [name for names in groups_of(request).values() for name in names]
     return [
         inspect.Parameter(
             name,
@@ -60,7 +71,11 @@ def parameters_of(request: type, leave: Collection[str] = ()) -> list[inspect.Pa
             annotation=option_of(request, name),
         )
         for name, one in sorted(
-            settings_of(request).items(), key=lambda pair: pair[1].default is not REQUIRED
+            settings_of(request).items(),
+            key=lambda pair: (
+                pair[1].default is not REQUIRED,
+                order.index(pair[0]) if pair[0] in order else -1,
+            ),
         )
         if name not in leave
     ]

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from geogp.choices import (
     AVERAGE,
@@ -69,6 +70,22 @@ MAX_BUDGET_S = 1_000_000
 """Largest budget in seconds: more than eleven days."""
 
 
+GROUPS = {
+    "Most used": ("target", "quarters", "region_file", "points", "preset", "out"),
+    "Where": ("boundaries", "region_name", "urban_vintage", "strata"),
+    "Data": ("source", "service", "provider", "by_provider", "technology", "covariates"),
+    "Model": (
+        *("model", "inputs", "noise", "epochs", "budget", "tune_weights"),
+        *("precision", "device", "seed"),
+    ),
+    "Checks": ("split", "folds", "buffer_km", "layers", "conformal"),
+    "Map": ("question", "tests", "devices", "at", "threshold", "zoom", "far_km"),
+    "Output": ("self_contained", "fresh"),
+    "Reading a file of your own tests": tuple(settings_of(PointOptions)),
+}
+"""The options of a map in groups, in the order in which the help shows them."""
+
+
 @dataclass(frozen=True)
 class MapRequest(PointOptions):
     """All settings that determine a map, each with a description.
@@ -77,6 +94,8 @@ class MapRequest(PointOptions):
     ``auto`` becomes the default model of the target. Raises RequestError if a value is not allowed
     (the message gives similar names), or if two values exclude each other.
     """
+
+    groups: ClassVar[dict[str, tuple[str, ...]]] = GROUPS
 
     region: str | None = setting(
         "State: postal code, name or FIPS number, such as PR; or use --region-file.", option=""

@@ -1,15 +1,17 @@
 """What the settings of a map say of themselves is what the commands and batches know of them."""
 
+import re
 from pathlib import Path
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from geogp.choices import settings_of
 from geogp.commands.batch.batch_plan import MAP_SETTINGS, BatchRequest, Execution
 from geogp.errors import RequestError
 from geogp.runs.progress import ProgressListener
-from geogp.runs.settings import MapRequest
+from geogp.runs.settings import GROUPS, MapRequest
 from geogp_cli import main
 from geogp_cli.setting_options import Answer, takes
 
@@ -34,6 +36,22 @@ def asked():
         return found.pop()
 
     return call
+
+
+def test_every_setting_is_in_one_group_of_the_help():
+    """All but the region, which is an argument; the batch has the same groups."""
+    named = [name for names in GROUPS.values() for name in names]
+    assert sorted(named) == sorted(set(SETTINGS) - {"region"})
+    assert len(GROUPS["Most used"]) == 6
+    for name in ("map", "batch"):
+        shown = CliRunner().invoke(main.app, [name, "--help"], env={"COLUMNS": "100"}).output
+        titles = re.findall(r"^╭─ (.+?) ─+╮$", shown, re.MULTILINE)
+        assert [title for title in titles if title in GROUPS] == list(GROUPS)
+    shown = CliRunner().invoke(main.app, ["map", "--help"], env={"COLUMNS": "100"}).output
+    for title, names in GROUPS.items():
+        panel = shown.split(f"╭─ {title} ─")[1].split("╰")[0]
+        words = [SETTINGS[one].option or f"--{one.replace('_', '-')}" for one in names]
+        assert re.findall(r"^│ (--[a-z-]+)", panel, re.MULTILINE) == words
 
 
 def test_every_setting_is_an_option_with_its_help():
