@@ -106,6 +106,11 @@ def needs_of(folder: Path) -> dict[str, set[str]]:
     return needs
 
 
+def test_the_tests_of_the_models_stand_on_the_same_floors():
+    folders = {path.parent.name for path in (ROOT / "tests" / "models").glob("*/test_*.py")}
+    assert folders == set(FLOORS)
+
+
 def test_no_floor_of_the_models_imports_one_above():
     folder = ROOT / "geogp" / "models"
     assert {path.parent.name for path in folder.glob("*/__init__.py")} == set(FLOORS)

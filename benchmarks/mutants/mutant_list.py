@@ -50,7 +50,7 @@ MUTANTS = [
     ),
     *_of(
         "distributions/prediction",
-        "models/test_few_rows::test_a_widened_model_is_normal_and_so_many_times_as_wide",
+        "models/fitting/test_few_rows::test_a_widened_model_is_normal_and_so_many_times_as_wide",
         widened_by_the_factor_alone=("factor**2 * getattr", "factor * getattr"),
     ),
     *_of(
@@ -179,7 +179,7 @@ MUTANTS = [
     # Objectives, posteriors, linear algebra
     *_of(
         "models/process/objectives",
-        "models/test_objectives",
+        "models/process/test_objectives",
         nll_without_the_log_variance=(
             "(math.log(2 * math.pi) + variance.log() + square / variance)",
             "(math.log(2 * math.pi) + square / variance)",
@@ -208,7 +208,7 @@ MUTANTS = [
     ),
     *_of(
         "models/process/objectives",
-        "models/test_cox::test_poisson_elbo_is_the_integral_over_the_function",
+        "models/papers/test_cox::test_poisson_elbo_is_the_integral_over_the_function",
         poisson_rate_without_its_variance=(
             "(log_rate + 0.5 * spread).exp()",
             "log_rate.exp()",
@@ -216,18 +216,18 @@ MUTANTS = [
     ),
     *_of(
         "models/process/objectives",
-        "models/test_exact::TestMarginalLikelihood",
+        "models/process/test_exact::TestMarginalLikelihood",
         evidence_with_n_for_its_rest=("(sums.n - r) * noise.log()", "sums.n * noise.log()"),
     ),
     *_of(
         "models/process/posteriors",
-        "models/test_posteriors",
+        "models/process/test_posteriors",
         kl_without_the_rank=("return 0.5 * (squares - len(m))", "return 0.5 * squares"),
         kl_with_the_wrong_log=("-2 * log_diagonal", "2 * log_diagonal"),
     ),
     *_of(
         "models/process/posteriors",
-        "models/test_exact::TestCondition",
+        "models/process/test_exact::TestCondition",
         rows_not_weighted=(
             "weighted = phi.double() / variance",
             "weighted = phi.double() / variance.mean() + 0 * variance",
@@ -235,8 +235,8 @@ MUTANTS = [
     ),
     *_of(
         "models/process/lowrank",
-        "models/test_lowrank::test_far_away_the_sparse_gp_returns_to_its_prior",
-        "models/test_lowrank::test_prediction_by_hand",
+        "models/process/test_lowrank::test_far_away_the_sparse_gp_returns_to_its_prior",
+        "models/process/test_lowrank::test_prediction_by_hand",
         noise_in_the_level=(
             "noise = torch.zeros_like(variance) if level else self.noise().double()",
             "noise = self.noise().double()",
@@ -252,7 +252,7 @@ MUTANTS = [
     ),
     *_of(
         "models/process/rows",
-        "models/test_repeats::test_counts_means_and_scatter_by_hand",
+        "models/process/test_repeats::test_counts_means_and_scatter_by_hand",
         scatter_of_repeats_lost=(
             "torch.bincount(inverse, square) / count",
             "0 * torch.bincount(inverse, square) / count",
@@ -260,12 +260,12 @@ MUTANTS = [
     ),
     *_of(
         "models/numerics/linalg",
-        "models/test_linalg",
+        "models/numerics/test_linalg",
         jitter_not_scaled=("scale, alpha=used)", "1.0, alpha=used)"),
     ),
     *_of(
         "models/numerics/linalg",
-        "models/test_products::TestBlocks",
+        "models/numerics/test_products::TestBlocks",
         inverse_not_negated=("out[second, first].neg_()", "out[second, first]"),
     ),
     # Bases and kernels
@@ -284,7 +284,7 @@ MUTANTS = [
     ),
     *_of(
         "models/fitting/steps",
-        "models/test_exact",
+        "models/process/test_exact",
         largest_norm_of_every_chunk=("by_largest * (peak == index)", "by_largest * (peak >= 0)"),
     ),
     *_of(
@@ -294,7 +294,7 @@ MUTANTS = [
     ),
     *_of(
         "models/fitting/loop",
-        "models/test_training_loop",
+        "models/fitting/test_training_loop",
         first_rate_not_filled=(
             "self.rate_factor: float | None = None",
             "self.rate_factor: float | None = 1.0",
@@ -302,12 +302,12 @@ MUTANTS = [
     ),
     *_of(
         "models/numerics/threads",
-        "models/test_threads",
+        "models/numerics/test_threads",
         all_gpus_seeded=("torch.default_generator.manual_seed(seed)", "torch.manual_seed(seed)"),
     ),
     *_of(
         "models/process/rbf_readers",
-        "models/test_rbf_readers",
+        "models/process/test_rbf_readers",
         gpu_searches_for_few_rows=("or rows >= WORTH_SEARCHING * r", "or rows >= 0"),
     ),
     *_of(
@@ -318,7 +318,7 @@ MUTANTS = [
     ),
     *_of(
         "models/process/rbf",
-        "models/test_rbf",
+        "models/process/test_rbf",
         distances_doubled=(
             "[B, B.new_ones(len(B), 1), -0.5 * squared_norms(B)[:, None]]",
             "[B, B.new_ones(len(B), 1), -1.0 * squared_norms(B)[:, None]]",
@@ -327,8 +327,8 @@ MUTANTS = [
     ),
     *_of(
         "models/papers/mixed_nystrom/nystrom",
-        "models/test_nystrom::test_as_many_anchors_as_rows_are_the_exact_process",
-        "models/test_nystrom::test_the_kernel_sees_half_the_inputs",
+        "models/papers/test_nystrom::test_as_many_anchors_as_rows_are_the_exact_process",
+        "models/papers/test_nystrom::test_the_kernel_sees_half_the_inputs",
         residual_without_the_prior=(
             "checked_residual(variance - norm, variance)",
             "checked_residual(norm, variance)",
@@ -338,28 +338,28 @@ MUTANTS = [
     # The field model
     *_of(
         "models/field/tile_process",
-        "models/test_vecchia",
-        "models/test_field_model",
+        "models/field/test_vecchia",
+        "models/field/test_field_model",
         fading_without_time=("b[[5, 8]]", "b[[5, 7, 8]]"),
         later_in_every_tile=("decays[2].mul_(same)", ""),
     ),
     *_of(
         "models/field/blocks",
-        "models/test_field_rows",
+        "models/field/test_field_rows",
         whole_diagonal_in_the_gradient=(".sub_(by_scale).div_(2)", ".sub_(by_scale)"),
         gradient_of_the_padding=(".mul_(torch.where(known, -1.0, 0.0)[:, None])", ".neg_()"),
         scale_without_the_amplitude=("torch.dot(log_amplitude, rows.own)", "0 * rows.own.sum()"),
     ),
     *_of(
         "models/field/tile_process",
-        "models/test_tile_process",
+        "models/field/test_tile_process",
         separable_range=("log_r - q / 2 * log_psi", "log_r - 0 * q * log_psi"),
         mapped_the_other_way=("(even - odd * a) * north", "(even + odd * a) * north"),
         shared_pairs_of_one_triangle=("torch.maximum(distinct, distinct.T)", "distinct"),
     ),
     *_of(
         "models/field/tile_process",
-        "models/test_tile_process::test_providers_share_one_part_and_have_another",
+        "models/field/test_tile_process::test_providers_share_one_part_and_have_another",
         own_part_of_every_provider=("+ second * same", "+ second"),
     ),
     *_of(
@@ -369,7 +369,7 @@ MUTANTS = [
     ),
     *_of(
         "models/field/vecchia",
-        "models/test_vecchia",
+        "models/field/test_vecchia",
         noise_added_twice=("torch.where(known, noise, 1.0)", "torch.where(known, 2 * noise, 1.0)"),
         later_rows_are_neighbours=(
             "before = near < rank[:, None]",
@@ -378,7 +378,7 @@ MUTANTS = [
     ),
     *_of(
         "models/field/vecchia",
-        "models/test_vecchia::TestDistanceToOthers",
+        "models/field/test_vecchia::TestDistanceToOthers",
         own_place_counted=(
             "itself = (distance[:, :1] < SAME_TILE_KM).astype(np.int64)",
             "itself = np.zeros((len(distance), 1), np.int64)",
@@ -386,18 +386,18 @@ MUTANTS = [
     ),
     *_of(
         "models/field/vecchia",
-        "models/test_field_model::TestNeighbours",
+        "models/field/test_field_model::TestNeighbours",
         places_counted_as_rows=("math.ceil(most / rows)", "math.ceil(most)"),
     ),
     *_of(
         "models/field/predictive_law",
-        "models/test_predictive_law",
+        "models/field/test_predictive_law",
         networks_summed=(".numpy() / NETWORKS)", ".numpy())"),
         networks_left_out=(" + self.outputs @ units", " + 0 * self.outputs @ units"),
     ),
     *_of(
         "models/field/predictive_law",
-        "models/test_near_network",
+        "models/field/test_near_network",
         spread_between_predictions_left_out=(
             "between = share * (1 - share) *",
             "between = 0 * share * (1 - share) *",
@@ -406,31 +406,31 @@ MUTANTS = [
     ),
     *_of(
         "models/field/near_network",
-        "models/test_near_network",
+        "models/field/test_near_network",
         one_network_predicts_every_part=("weights[k : k + 1]", "weights[:1]"),
         clipped_together=("gradient.square().sum((1, 2))", "gradient.square().sum()[None]"),
     ),
     *_of(
         "models/field/near_summaries",
-        "models/test_near_summaries",
+        "models/field/test_near_summaries",
         own_row_kept=("sums[k][at] -= terms[k]", "sums[k][at] -= 0 * terms[k]"),
         nearest_tiles_left_out=("total = total + self", "total = 0 * total + self"),
     ),
     *_of(
         "models/field/near_rows",
-        "models/test_near_rows",
-        "models/test_near_network",
+        "models/field/test_near_rows",
+        "models/field/test_near_network",
         columns_of_the_first_stripe=("eye[stripe.start :, stripe]", "eye[: m - stripe.start, :16]"),
     ),
     *_of(
         "models/field/near_cache",
-        "models/test_near_rows",
-        "models/test_near_network",
+        "models/field/test_near_rows",
+        "models/field/test_near_network",
         networks_of_other_counts=("self.asked[2:] if same else ()", "self.asked[2:]"),
     ),
     *_of(
         "models/fitting/loop",
-        "models/test_training_loop::TestProgress",
+        "models/fitting/test_training_loop::TestProgress",
         judged_by_other_rows=(
             "log_score(self.validation.y[own])",
             "log_score(self.validation.y[-own])",
@@ -438,20 +438,20 @@ MUTANTS = [
     ),
     *_of(
         "models/process/matern",
-        "models/test_matern",
+        "models/process/test_matern",
         slope_of_another_power=("kv(nu - 1, x)", "kv(nu, x)"),
         change_one_sided=("(above - below) / (2 * CHANGE)", "(above - below) / CHANGE"),
     ),
     *_of(
         "models/field/covariance_start",
-        "models/test_covariance_start",
+        "models/field/test_covariance_start",
         noisy_rows_change=("if best.noise == NOISE[0]:", "if best.noise != NOISE[0]:"),
         never_smooth=("self.span * smooth.sigmoid()", "0.4 + 0 * smooth.sigmoid()"),
     ),
     # Joint distributions
     *_of(
         "models/joint/law",
-        "models/test_joint_law",
+        "models/joint/test_joint_law",
         covariance_without_the_factor=(
             "return (phi @ self.L for phi in",
             "return (phi for phi in",
@@ -463,7 +463,7 @@ MUTANTS = [
     ),
     *_of(
         "models/joint/design",
-        "models/test_design::TestDense",
+        "models/joint/test_design::TestDense",
         probes_of_near_tiles=("% PROBE_SIDE for values", "% (PROBE_SIDE // 2) for values"),
         too_few_exact_gains=("(now > now[self.exact]", "(now > 1.2 * now[self.exact]"),
         chosen_tiles_stay_open=("self._open, gains, -np.inf", "self._open, gains, 0.0"),
@@ -472,7 +472,7 @@ MUTANTS = [
     ),
     *_of(
         "models/joint/excursions",
-        "models/test_excursions",
+        "models/joint/test_excursions",
         points_from_the_least_sure=("np.argsort(-self.score, kind", "np.argsort(self.score, kind"),
         draws_held_one_point_longer=('np.arange(n), side="right")', 'np.arange(n), side="left")'),
         surer_than_its_points=(
@@ -482,7 +482,7 @@ MUTANTS = [
     ),
     *_of(
         "models/field/level_drift",
-        "models/test_level_drift::test_the_drift_at_several_times_is_a_walk_with_a_slope",
+        "models/field/test_level_drift::test_the_drift_at_several_times_is_a_walk_with_a_slope",
         drift_that_forgets_the_earlier_time=(
             "walk = torch.minimum(size[:, None], size) * same",
             "walk = torch.diag(size) + 0 * same",
@@ -499,7 +499,7 @@ MUTANTS = [
     ),
     *_of(
         "models/field/tile_sequence",
-        "models/test_joint_level",
+        "models/joint/test_joint_level",
         patch_of_independent_tiles=(
             "left[:, k:, k:] -= column",
             "left[:, k:, k:] -= 0 * column",
@@ -512,7 +512,7 @@ MUTANTS = [
     ),
     *_of(
         "models/field/far_level",
-        "models/test_far_level",
+        "models/field/test_far_level",
         far_error_that_grows_half_as_fast=("np.expm1(-2 * (", "np.expm1(-1 * ("),
         far_error_with_another_variance=("/ size)[:, None]", "/ size.max())[:, None]"),
     ),
@@ -527,7 +527,7 @@ MUTANTS = [
     # Families
     *_of(
         "models/papers/scale_mixtures/processes",
-        "models/test_scale_mixture",
+        "models/papers/test_scale_mixture",
         half_the_degrees_of_freedom=("return StudentT(2 * self.a)", "return StudentT(self.a)"),
         distance_not_halved=("b + distance / 2)", "b + distance)"),
         evidence_without_the_determinant=(
@@ -537,12 +537,12 @@ MUTANTS = [
     ),
     *_of(
         "models/papers/counts/cox",
-        "models/test_cox",
+        "models/papers/test_cox",
         offset_lost=("offset=self.y_mean + x[:, -1]", "offset=self.y_mean + 0 * x[:, -1]"),
     ),
     *_of(
         "models/papers/classes/processes",
-        "models/test_categorical",
+        "models/papers/test_categorical",
         residual_lost=("moments.variance + self.diagonal(features)[:, None]", "moments.variance"),
         variance_without_its_scale=(
             "function_variance=scale * usual.function_variance",
@@ -552,7 +552,7 @@ MUTANTS = [
     ),
     *_of(
         "models/papers/classes/softmax_layers",
-        "models/test_softmax_layers",
+        "models/papers/test_softmax_layers",
         ridge_lost=(", ridge=RIDGE)", ")"),
         sum_over_classes=(" / math.sqrt(len(means))", ""),
     ),
@@ -698,7 +698,7 @@ MUTANTS = [
     ),
     *_of(
         "models/numerics/precision",
-        "models/test_precision",
+        "models/numerics/test_precision",
         arrays_of_single_precision=(
             "return result.astype(np.float64)",
             "return result",

@@ -13,7 +13,7 @@ geogp differs from the paper in two ways. First, the proposal density q is const
 is not negligible, and 0 elsewhere. With many rows, nearly all draws from the prior would have
 negligible weights. Second, the u_i (nodes) are evenly spaced instead of random. The integrand is
 smooth and vanishes at both ends, so the error falls exponentially with the number of nodes.
-`tests/models/test_burr_process.py` compares these nodes with draws from other proposals.
+`tests/models/papers/test_burr_process.py` compares these nodes with draws from other proposals.
 """
 
 import math

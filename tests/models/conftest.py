@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.gaussian_process.kernels import RBF
 
 from geogp.models.catalogue.build import build
+from geogp.models.field import vecchia
 from geogp.models.fit_settings import FitSettings
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.basis_functions import InducingBasis
@@ -187,3 +188,11 @@ def make_basis() -> Callable[..., InducingBasis]:
 def with_settings(quick: FitSettings) -> Callable[..., FitSettings]:
     """The quick settings with some of them changed."""
     return lambda **changed: replace(quick, **changed)
+
+
+@pytest.fixture
+def exact(monkeypatch) -> None:
+    """Condition on everything, so that nothing is approximate."""
+    for name in ("TRAINING", "PREDICTION"):
+        monkeypatch.setattr(vecchia, f"{name}_PLACES", (200, 200))
+        monkeypatch.setattr(vecchia, f"{name}_ROWS", 200)

@@ -1,5 +1,7 @@
 """Rows and small processes with a random scale, and the dense matrix of their rows."""
 
+import math
+
 import numpy as np
 import torch
 
@@ -33,3 +35,14 @@ def matrix(model: LowRankProcess, x: np.ndarray) -> np.ndarray:
     """A = Phi Phi' + t² I."""
     phi = model.basis(torch.from_numpy(x)).phi.detach().numpy()
     return phi @ phi.T + model.noise().item() * np.eye(len(x))
+
+
+def with_values(kernel: torch.nn.Module, **values: float) -> torch.nn.Module:
+    """Set variances, and the proportions alpha and w, of a kernel."""
+    with torch.no_grad():
+        for name, value in values.items():
+            if name in {"alpha", "w"}:
+                getattr(kernel, f"logit_{name}").fill_(math.log(value / (1 - value)))
+            else:
+                getattr(kernel, f"log_{name}").fill_(math.log(value))
+    return kernel

@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from field_worlds import field_of
-from test_joint_level import dense, exact, grid, make_field, with_drift
+from field_worlds import dense, field_of, grid, make_field, with_drift
 
 from geogp.errors import RequestError
 from geogp.models.field.conditioning import condition_on
@@ -25,8 +24,6 @@ from geogp.models.joint.design import (
 from geogp.models.joint.level import LocalCovariance, joint_level
 from geogp.models.process import memory
 from geogp.models.process.rows import Rows
-
-__all__ = ["exact"]
 
 
 def measure(*given: object, tiles: np.ndarray) -> Chosen:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from benchmark_scripts import load
-from test_joint_level import grid, make_field
+from field_worlds import grid, make_field
 from torch import Tensor
 
 from geogp.errors import DataError

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scale_worlds import with_values
 from scipy import stats
-from test_kernels import with_values
 
 from geogp.distributions.burr import Burr, BurrScale
 from geogp.errors import DataError, RequestError

@@ -7,9 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
-from field_worlds import field_of
+from field_worlds import field_of, grid, make_field
 from scipy.spatial import KDTree
-from test_joint_level import exact, grid, make_field
 
 from geogp.models.catalogue.build import build
 from geogp.models.field import conditioning, left_out
@@ -34,8 +33,6 @@ from geogp.models.fitting.loop import fit
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
 from geogp.models.process.rows import Rows
-
-__all__ = ["exact"]
 
 Floats = np.ndarray
 

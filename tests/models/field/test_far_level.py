@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from field_worlds import grid, make_field
 from scipy import sparse
 from scipy.spatial.distance import cdist
-from test_joint_level import grid, make_field
 
 from geogp.models.field import far_level
 from geogp.models.field.far_level import NEAR_KM, RANGE_KM, SHARE, far_factor

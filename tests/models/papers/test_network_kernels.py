@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from test_kernels import with_values
+from scale_worlds import with_values
 
 from geogp.errors import RequestError
 from geogp.models.papers.mixed_nystrom.kernels import NetworkKernel

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from scale_worlds import with_values
 from scipy import integrate, stats
 from torch.func import functional_call
 
@@ -28,17 +29,6 @@ VARIANCES = {
     "hidden_bias": 0.6,
     "hidden_weight": 2.5,
 }
-
-
-def with_values(kernel: torch.nn.Module, **values: float) -> torch.nn.Module:
-    """Set variances, and the proportions alpha and w, of a kernel."""
-    with torch.no_grad():
-        for name, value in values.items():
-            if name in {"alpha", "w"}:
-                getattr(kernel, f"logit_{name}").fill_(math.log(value / (1 - value)))
-            else:
-                getattr(kernel, f"log_{name}").fill_(math.log(value))
-    return kernel
 
 
 KERNELS = {
