@@ -59,7 +59,7 @@ def batch_command() -> Command:
     """Return the command with all options: for the batch, for the workers and for the maps."""
     context, _, _, _, *own = inspect.signature(_batch).parameters.values()
     apart = set(settings_of(MapRequest)) - set(MAP_SETTINGS)
-    asks, maps = parameters_of(BatchRequest), parameters_of(MapRequest, leave=apart)
+    asks, maps = parameters_of(BatchRequest), parameters_of(MapRequest, apart, in_panels=False)
     works = parameters_of(Execution)
 
     def batch(context: typer.Context, **options: Any) -> Answer:

@@ -37,8 +37,11 @@ _AS_JSON = inspect.Parameter(
 )
 
 
-def option_of(request: type, name: str) -> Any:
-    """Return the annotation that turns a field of a request into an option or argument of typer."""
+def option_of(request: type, name: str, panel: str | None = None) -> Any:
+    """Return the annotation that turns a field of a request into an option or argument of typer.
+
+    `panel` is the title above the option in the help.
+    """
     hint, one = get_type_hints(request)[name], settings_of(request)[name]
     many = next((kind for kind in (hint, *get_args(hint)) if get_origin(kind) is tuple), None)
     if many is not None:
@@ -46,7 +49,6 @@ def option_of(request: type, name: str) -> Any:
     if one.option == "":
         return Annotated[hint, typer.Argument(help=one.told)]
     words = one.option or f"--{name.replace('_', '-')}"
-    panel = next((title for title, names in groups_of(request).items() if name in names), None)
     return Annotated[hint, typer.Option(words, help=one.told, rich_help_panel=panel)]
 
 
@@ -56,19 +58,23 @@ def groups_of(request: type) -> dict[str, tuple[str, ...]]:
     return groups
 
 
-def parameters_of(request: type, leave: Collection[str] = ()) -> list[inspect.Parameter]:
+def parameters_of(
+    request: type, leave: Collection[str] = (), *, in_panels: bool = True
+) -> list[inspect.Parameter]:
     """Return a parameter for each setting except those in `leave`.
 
     Required settings come first, then those in groups, in their order.
     """
-    order = [name for names in groups_of(request).values() for name in names]
+    groups = groups_of(request) if in_panels else {}
+    panels = {name: title for title, names in groups.items() for name in names}
+    order = list(panels)
     return [
         inspect.Parameter(
             name,
             inspect.Parameter.POSITIONAL_OR_KEYWORD,
             # If the help text names the default, typer must not append it again.
             default=None if one.default == () or "Default:" in one.told else one.default,
-            annotation=option_of(request, name),
+            annotation=option_of(request, name, panels.get(name)),
         )
         for name, one in sorted(
             settings_of(request).items(),

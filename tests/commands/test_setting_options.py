@@ -39,15 +39,13 @@ def asked():
 
 
 def test_every_setting_is_in_one_group_of_the_help():
-    """All but the region, which is an argument; the batch has the same groups."""
+    """All but the region, which is an argument."""
     named = [name for names in GROUPS.values() for name in names]
     assert sorted(named) == sorted(set(SETTINGS) - {"region"})
     assert len(GROUPS["Most used"]) == 6
-    for name in ("map", "batch"):
-        shown = CliRunner().invoke(main.app, [name, "--help"], env={"COLUMNS": "100"}).output
-        titles = re.findall(r"^╭─ (.+?) ─+╮$", shown, re.MULTILINE)
-        assert [title for title in titles if title in GROUPS] == list(GROUPS)
     shown = CliRunner().invoke(main.app, ["map", "--help"], env={"COLUMNS": "100"}).output
+    titles = re.findall(r"^╭─ (.+?) ─+╮$", shown, re.MULTILINE)
+    assert [title for title in titles if title in GROUPS] == list(GROUPS)
     for title, names in GROUPS.items():
         panel = shown.split(f"╭─ {title} ─")[1].split("╰")[0]
         words = [SETTINGS[one].option or f"--{one.replace('_', '-')}" for one in names]

@@ -33,7 +33,7 @@ def test_a_fit_on_the_device_gives_the_numbers_of_the_cpu(h, rows, monkeypatch):
         there = ExactGP(2, h=h).to(device.DEVICE)
         found = fit_exact(there, train, SETTINGS, validation)
         assert (found.likelihood, found.best_step) == (expected.likelihood, expected.best_step)
-        for value in (*there.parameters(), *there.buffers(), *there._given):
+        for value in (*there.parameters(), *there.buffers(), *there._conditioned):
             assert value.device == device.DEVICE
         counts.clear()
         predicted = _arrays(there, validation.x)

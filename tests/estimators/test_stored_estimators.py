@@ -114,7 +114,7 @@ def test_no_edit_of_a_description_ends_in_another_error(saved, name):
         ("widening", -1.0, "y_sd and widening above 0"),
         ("tiles.stretch", 1e30, "expected a stretch from -50 to 50"),
         ("noise.counts_range", 0.0, "expected counts of 1 or more"),
-        ("rows.counts", 0.0, "with counts above 0"),
+        ("rows.counts", 0.0, "counts of 1 or more"),
         ("near_places", 10**6, "numbers of near places within"),
         ("near_places", -1, "numbers of near places within"),
         ("rows.y", float("inf"), r"the tensor rows\.y in .* is not finite"),
@@ -130,7 +130,7 @@ def test_rows_of_different_numbers_are_refused(saved):
     tensors = read_tensors(saved / "field")[0]
     for name in ("rows.x", "rows.y", "rows.counts"):
         edited = tensors | {name: tensors[name][:-1].clone()}
-        _refused(saved, "field", tensors=edited, match="expected rows of one number")
+        _refused(saved, "field", tensors=edited, match="expected equally many inputs")
 
 
 def test_weights_that_give_no_prediction_are_an_error_of_geogp(saved):

@@ -80,7 +80,7 @@ def test_a_field_model_of_an_earlier_version_is_refused_and_the_rest_is_read(tmp
     assert run.record.model == "field"
     assert len(run.predictions) == sum(parts["test"] for parts in run.content["n"].values())
     told = (
-        r"field model in .*model\.safetensors was saved by an earlier version of geogp\. "
+        r"model\.safetensors: the field model was saved by an earlier version of geogp\. "
         r"Map the region again; the predictions and maps of the run stay readable\."
     )
     for ask in (

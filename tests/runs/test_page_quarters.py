@@ -169,8 +169,7 @@ class _Told:
 
     counts: bool = False
 
-    def predict_distribution(self, places, *, level, single):
-        assert single is None
+    def predict_distribution(self, places, *, level):
         tests = set(places["tests"]) if "tests" in places else None
         self.asked = (tests, level)
         quarter = places["quarter"].dt.year * 4.0 + places["quarter"].dt.quarter - 1

@@ -73,6 +73,8 @@ def rank_for(
 def _seconds(model: Process, rows: Data, settings: FitSettings) -> float:
     """Return the expected seconds of a fit, from the times of one evaluation and one update."""
     fit: ByInputs[Any] = model.make_fit(model)
+    if fit.stepped is None:
+        raise RequestError(f"expected a model with steps for a budget; {model.name} has none.")
     n = min(PROBE_ROWS, len(rows.y))
     tensor = torch.as_tensor(rows.y[:n]).to(model.device, model.architecture.torch_dtype)
     counts = torch.as_tensor(rows.counts)

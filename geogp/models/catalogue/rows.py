@@ -290,6 +290,8 @@ def add_model(description: ModelName, spec: ModelSpec) -> None:
     if name in MODELS | CLASS_MODELS and name not in _own:
         raise RequestError(f"expected a new name of a model; geogp has a model {name!r}.")
     one_of("family", description.family, get_args(Family))
+    for names in (MODELS, CLASS_MODELS, CATALOGUE, CLASS_CATALOGUE):
+        names.pop(name, None)  # of an earlier call
     of_classes = description.kind == CLASS
     (CLASS_MODELS if of_classes else MODELS)[name] = description
     (CLASS_CATALOGUE if of_classes else CATALOGUE)[name] = spec

@@ -119,6 +119,8 @@ def _filled(tensors: dict[str, Tensor], described: dict[str, Any], path: Path | 
         _check_sizes(architecture, tensors)
         spec, process = find_spec(described["model"]), build(described["model"], architecture, None)
         model = spec.restore(process, tensors)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         message = str(error)[:MAX_MESSAGE_CHARACTERS]  # torch lists every unexpected tensor
         raise DataError(f"the tensors in {path} do not fit its model: {message}.") from error

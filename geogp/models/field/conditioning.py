@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from geogp.models.field.blocks import Block, BlockRows, block_rows, place_arrays, whitened
-from geogp.models.field.parameters import FieldParameters, WeightPosterior
+from geogp.models.field.parameters import FieldParameters
 from geogp.models.field.rows import FieldRows
 from geogp.models.field.vecchia import PLACE_ROWS, PREDICTION_ROWS, Indices
 from geogp.models.numerics.devices import CHUNK, rows_at_once
@@ -109,10 +109,9 @@ def information_in(
     return total
 
 
-def condition_on(parameters: FieldParameters, rows: FieldRows) -> WeightPosterior:
-    """Set the posterior of the weights to that given the rows; return it as it is stored."""
+def condition_on(parameters: FieldParameters, rows: FieldRows) -> None:
+    """Set the posterior of the weights to that given the rows."""
     m, L = posterior_of(information_in(parameters, rows))
     with torch.no_grad():
         parameters.posterior.m.copy_(m)
         parameters.posterior.take_covariance(L)
-    return parameters.weights

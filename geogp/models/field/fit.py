@@ -27,12 +27,12 @@ from geogp.models.field.near_network import (
     law_and_share,
     network_predictions,
 )
-from geogp.models.field.near_summaries import Indices, left_out_summaries, near_summaries
+from geogp.models.field.near_summaries import left_out_summaries, near_summaries
 from geogp.models.field.parameters import FieldParameters, numpy_of
 from geogp.models.field.prediction_errors import FieldErrors, error_covariates
 from geogp.models.field.predictive_law import Errors, fit_law
 from geogp.models.field.rows import FieldRows, by_place
-from geogp.models.field.vecchia import NO_ROW
+from geogp.models.field.vecchia import NO_ROW, Indices
 from geogp.models.fitting.steps import Batch, SteppedFit
 from geogp.models.numerics.devices import on_device
 from geogp.models.numerics.threads import aside, in_threads
@@ -169,9 +169,6 @@ class FieldFit(SteppedFit[FieldParameters]):
                 if gradient is not None:
                     value.grad = gradient if value.grad is None else value.grad + gradient
         return losses[0] if count == 1 else torch.stack(losses).sum()
-
-    def update_closed_forms(self, held_out: Rows) -> None:
-        """Do nothing, because `finish` learns the remaining parts after the last step."""
 
     def predicted(self, held_out: Rows, share: float) -> Prediction:
         """Predict from the field; in epochs with whole places, also from rows of near places."""

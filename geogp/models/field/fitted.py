@@ -40,7 +40,7 @@ Floats = NDArray[np.float64]
 class FittedField(Model):
     """A field that predicts from its parameters and its rows; only `cache` changes.
 
-    `parameters`: the learned parameters; the posterior of the weights is given the rows.
+    `parameters`: the parameters. After a fit, the posterior of the weights is given the rows.
     `rows`: the rows.
     `errors`: the distribution of prediction errors.
     `drift`: variance and squared mean of the change of the level per quarter, (2,); see
@@ -330,8 +330,20 @@ class FittedField(Model):
 
         For the prior covariance of f, see `kernel`.
         """
-        inside = (self.within(self.parameters.scaled(points)) for points in (x, x2))
-        return self.parameters.tile_kernel(*inside)
+        parameters = self.parameters
+        first, second = parameters.scaled(x), parameters.scaled(x2)
+        with torch.no_grad():
+            points, amplitude = parameters.points(second), self._amplitude(second)
+            rows = [
+                parameters.tiles(parameters.points(chunk), points)
+                * self._amplitude(chunk)[:, None]
+                * amplitude[None, :]
+                for chunk in first.split(CHUNK)
+            ]
+        return numpy_of(torch.cat(rows) * self.y_sd.square())
+
+    def _amplitude(self, x: Tensor) -> Tensor:
+        return self.parameters.amplitude(self.within(x))
 
     def coefficients(self) -> tuple[Floats, Floats]:
         """Return means and standard deviations of the covariates' coefficients, each (c,)."""

@@ -46,7 +46,7 @@ class Conditionals(NamedTuple):
     ) -> "Conditionals":
         """Return the predictions of the level at n inputs from `level_tensors`.
 
-        Raises DataError if a tensor is missing or not of n inputs.
+        Raises DataError if a tensor of `Conditional` is missing, or a tensor is not of n inputs.
         """
         if not {*Conditional._fields} <= set(tensors) or {len(v) for v in tensors.values()} != {n}:
             raise DataError(

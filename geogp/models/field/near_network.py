@@ -96,8 +96,8 @@ class NearNetworks(nn.Module):
     these rows as it predicts new rows. The loss is the negative log density of a Student t
     distribution with 5 degrees of freedom, scaled to the variance sd².
 
-    `inputs`: number of scaled inputs. The weights are buffers, because the steps of `FieldFit`
-    do not train them.
+    `inputs`: number of scaled inputs. The weights are buffers, because `fit` has an
+    optimiser of its own for them.
     """
 
     centre: Tensor

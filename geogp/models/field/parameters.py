@@ -144,21 +144,6 @@ class FieldParameters(Process):
             ]
         return numpy_of(torch.cat(means))
 
-    def tile_kernel(self, x: Tensor, x2: Tensor) -> Floats:
-        """Return the prior covariance of u at scaled inputs, in the target's squared unit, (n, n2).
-
-        For the prior covariance of f, see `kernel`.
-        """
-        with torch.no_grad():
-            points, amplitude = self.points(x2), self.amplitude(x2)
-            rows = [
-                self.tiles(self.points(chunk), points)
-                * self.amplitude(chunk)[:, None]
-                * amplitude[None, :]
-                for chunk in x.split(CHUNK)
-            ]
-        return numpy_of(torch.cat(rows) * self.y_sd.square())
-
     def is_precise(self) -> bool:
         """Return whether the measurements are precise; see `MOST_NOISE`."""
         counts = torch.ones(1, 2, dtype=torch.float64, device=self.device)

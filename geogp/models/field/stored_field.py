@@ -59,7 +59,7 @@ def restored(
     """
     if EARLIER_TENSOR in tensors:
         raise DataError(
-            "the file has a field model of an earlier version of geogp. Map the region again; the "
+            "the field model was saved by an earlier version of geogp. Map the region again; the "
             "predictions and maps of the run stay readable."
         )
     start = _start_tensors(parameters)

@@ -274,7 +274,7 @@ class _Run:
 
     def solve_mean(self) -> None:
         """Replace the mean of the weights by `condition` if that lowers the validation score."""
-        started, state = monotonic(), self.state
+        state = self.state
         m, _ = self.process.posterior.weights()
         with torch.no_grad():
             before, score = m.clone(), math.inf
@@ -287,7 +287,6 @@ class _Run:
                 state.best_nll = score
             else:
                 m.copy_(before)
-        state.seconds += monotonic() - started
 
     def out_of_patience(self) -> bool:
         """Return whether the validation score has not improved for `patience` epochs."""

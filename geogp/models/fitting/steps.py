@@ -101,8 +101,8 @@ class SteppedFit(Fit[P]):
     A fit must have `batches`, `step`, `predicted` and `finish`. It may also have learning rates of
     its own (`rates`), closed forms after each epoch (`update_closed_forms`), shares of a batch for
     the processes of torchrun (`split`), copies of batches on a GPU (`placed`), epochs that do not
-    train the whole model (`complete`), and a closed form for the mean of the weights
-    (`can_solve_mean`).
+    train the whole model (`complete`), a closed form for the mean of the weights
+    (`can_solve_mean`), and another number of rows in a step than the requested one (`batch_rows`).
 
     `one_core_each` is true if the operations are small; see the function `one_core_each`.
     `same_kernels` is true if `RecordedStep` can record a step.
@@ -179,7 +179,10 @@ def update_closed_forms(process: LowRankProcess, rows: Rows, held_out: Rows) -> 
 
 
 def learn_closed_forms(process: LowRankProcess, rows: Rows, held_out: Rows) -> None:
-    """Learn, for known parameters, what a fit of the process learns without a gradient."""
+    """Learn, for known parameters, what a fit with steps learns without a gradient after an epoch.
+
+    The fit does not start, so rows with equal inputs stay apart.
+    """
     fit: SteppedFit[Any] = process.make_fit(process)
     fit.rows = rows
     fit.update_closed_forms(held_out)

@@ -89,7 +89,7 @@ class Model(ABC):
 
     @abstractmethod
     def to(self, device: torch.device) -> Self:
-        """Return the model on a device; its parameters move."""
+        """Return the model on a device, which may be the model itself or a copy."""
 
     @abstractmethod
     def feature_chunks(self, x: Floats) -> Iterator[Tensor]:

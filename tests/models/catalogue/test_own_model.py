@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from geogp.errors import DataError, RequestError
-from geogp.models.catalogue.build import build
+from geogp.models.catalogue.build import build, find_spec
 from geogp.models.catalogue.rows import CATALOGUE, add_model
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.fit_settings import FitSettings
@@ -82,6 +82,11 @@ def test_names_that_differ_or_exist_and_unknown_families_are_refused(own):
 def test_a_model_can_be_added_again(own):
     add_model(ModelName("own", "another summary"), own)
     assert MODELS["own"].summary == "another summary"
+    add_model(ModelName("own", "", family="class"), own)
+    assert "own" not in MODELS
+    assert "own" not in CATALOGUE
+    add_model(ModelName("own", ""), own)
+    assert find_spec("own") is own
 
 
 def test_a_file_of_a_model_that_is_not_added_says_so(own, train, validation, tmp_path):

@@ -417,6 +417,19 @@ def test_field_mean_and_tile_kernel_against_their_formulas(world):
     np.testing.assert_allclose(model.tile_kernel(x, x[:3]), _dense(model, asked)[:, :3], rtol=1e-9)
 
 
+def test_after_the_rows_the_tile_process_still_changes(world):
+    """Only its amplitude is that of the last time."""
+    model, rows = world
+    x = np.column_stack([np.zeros((3, 2)), [1.0, 2.0, 5.0]])
+    counts = rows.counts.numpy().max(0)[None]
+    last = np.minimum(x, [1, 1, float(model.rows.times[1])])
+    asked, seen = (_held(model.parameters, at, np.zeros(3), counts) for at in (x, last))
+    ratio = np.sqrt(np.diag(_dense(model, seen)) / np.diag(_dense(model, asked)))
+    expected = _dense(model, asked) * np.outer(ratio, ratio)
+    np.testing.assert_allclose(model.tile_kernel(x, x), expected, rtol=1e-9)
+    assert expected[0, 2] < expected[0, 1] < expected[0, 0]
+
+
 def test_another_fit_knows_no_drift_and_no_law(world):
     model, _ = world
     again = field_of(model.parameters, model.rows.rows.at(slice(9)))
