@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from geogp.choices import (
     AVERAGE,
@@ -95,7 +94,7 @@ class MapRequest(PointOptions):
     (the message gives similar names), or if two values exclude each other.
     """
 
-    groups: ClassVar[dict[str, tuple[str, ...]]] = GROUPS
+    groups = GROUPS
 
     region: str | None = setting(
         "State: postal code, name or FIPS number, such as PR; or use --region-file.", option=""
