@@ -146,7 +146,8 @@ def gain(world: World, level: JointLevel) -> Floats:
     with torch.no_grad():
         noise = model.row_terms(rows.x, rows.counts).noise.numpy()
         phi = model.basis(rows.x).phi.numpy()
-    covariance = model.tile_kernel(rows.x, rows.x) + np.diag(noise)
+    places = rows.x.numpy()  # the inputs of this world are scaled already
+    covariance = world.model.tile_kernel(places, places) + np.diag(noise)
     W = np.zeros_like(covariance)
     sites = rows.sites
     for earlier, first, count in zip(rows.earlier, sites.first, sites.count, strict=True):

@@ -66,8 +66,8 @@ def test_every_operation_of_a_step_is_recorded(found):
 def test_the_tests_of_a_gpu_pass(found):
     assert (found["b-tests"]["passed"], found["h-tests"]["passed"]) == (3, 1)
     assert found["b-tests"]["failed"] == found["h-tests"]["failed"] == []
-    # Without geopandas, four files of tests of models cannot be read.
-    assert (found["b-tests"]["unread"], len(found["h-tests"]["unread"])) == ([], 4)
+    # Without geopandas, one file of tests of models cannot be read.
+    assert (found["b-tests"]["unread"], len(found["h-tests"]["unread"])) == ([], 1)
 
 
 def test_repeated_inputs_are_recorded_with_the_scores_of_the_cpu(found):

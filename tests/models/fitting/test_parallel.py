@@ -51,7 +51,7 @@ def run(folder):
         settings = FitSettings(**case["settings"])
         path = folder / f"{case['name']}.checkpoint"
         try:
-            _, state = fit(model, train, held, settings, checkpoint=path)
+            model, state = fit(model, train, held, settings, checkpoint=path)
         except GeogpError as error:
             told[case["name"]] = {"error": str(error)}
             continue
