@@ -17,8 +17,10 @@ ROUNDING := $(addprefix tests/,$(addsuffix .py, \
   $(addprefix distributions/test_,heavy_shapes prediction shapes warped_shapes) \
   $(addprefix evaluation/test_,conformal_repair metrics paired) geodata/test_thresholds \
   $(addprefix maps/test_,probabilities scales) \
-  $(addprefix models/test_,basis_functions diagonals exact excursions field_rows \
-    linalg objectives posteriors products rbf rbf_readers)))
+  $(addprefix models/numerics/test_,linalg products) \
+  $(addprefix models/process/test_,basis_functions diagonals exact objectives posteriors rbf rbf_readers) \
+  $(addprefix models/joint/test_,excursions) \
+  $(addprefix models/field/test_,field_rows)))
 
 # Tests start many processes: Python keeps what it compiled for them.
 unexport PYTHONDONTWRITEBYTECODE

@@ -173,7 +173,7 @@ def test_two_processes_fit_what_one_does(name, alone, together):
 @pytest.mark.trial
 def test_the_smooth_rows_have_another_form_than_usual(together):
     model, _ = load_model(together[0] / "smooth.safetensors")
-    assert not model.tiles.form.usual
+    assert not model.parameters.tiles.form.usual
 
 
 @pytest.mark.trial
