@@ -5,7 +5,7 @@ pixel, or a row of another part. The tests that should detect the fault run on a
 tree. A mutant survives if these tests pass.
 
     python -m benchmarks mutants.mutants                  # all, writes results/mutants.md
-    python -m benchmarks mutants.mutants --layer bases    # some, writes nothing
+    python -m benchmarks mutants.mutants --layer field    # some, writes nothing
 """
 
 import os
