@@ -241,7 +241,7 @@ class FieldFit(SteppedFit[FieldParameters]):
 def _stored(parameters: FieldParameters, rows: Rows, seed: int) -> FieldRows:
     """Return rows in the order of their places; the law learns the ranges of their counts."""
     ordered, sites = by_place(parameters, rows)
-    parameters.law.keep_rows(ordered.counts)
+    parameters.law.take_counts(ordered.counts)
     return FieldRows.of(parameters, ordered, sites, seed)
 
 

@@ -59,7 +59,7 @@ class MeasurementLaw(Noise):
         self.register_buffer("counts_range", bounds)
         self.register_buffer("devices_power", torch.ones((), dtype=torch.float64))
 
-    def keep_rows(self, counts: Tensor) -> None:
+    def take_counts(self, counts: Tensor) -> None:
         """Learn the ranges of counts and the typical number of devices from counts (n, 2)."""
         self.counts_range.copy_(torch.stack([counts.min(0).values, counts.max(0).values]))
         tests, devices = counts.log().unbind(1)

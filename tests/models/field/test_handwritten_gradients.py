@@ -57,7 +57,7 @@ def test_tile_covariance(between):
 
 def test_measurement_law():
     law = MeasurementLaw(3, torch.float64)
-    law.keep_rows(torch.tensor([[1.0, 1.0], [50.0, 20.0]], dtype=torch.float64))
+    law.take_counts(torch.tensor([[1.0, 1.0], [50.0, 20.0]], dtype=torch.float64))
     counts = torch.tensor([[1.0, 1.0], [7.0, 3.0], [40.0, 20.0]], dtype=torch.float64)
     logs, lifts = law.log_counts(counts), _drawn(3, 3).requires_grad_()
     constant = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
