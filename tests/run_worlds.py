@@ -30,7 +30,7 @@ from geogp.runs.progress import ProgressListener
 from geogp.runs.settings import MapRequest
 
 if TYPE_CHECKING:  # which imports torch
-    from geogp.runs.pipeline.make_map import RunResult
+    from geogp.runs.pipeline.run_map import RunResult
 
 
 @dataclass(frozen=True)

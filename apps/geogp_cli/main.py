@@ -20,7 +20,7 @@ from geogp_cli.setting_options import Answer, answering, option_of, takes
 
 if TYPE_CHECKING:
     from geogp.records.run_record import Strata
-    from geogp.runs.pipeline.make_map import RunResult
+    from geogp.runs.pipeline.run_map import RunResult
 
 app = typer.Typer(
     help="Honest maps of network quality from Ookla's tiles.",
@@ -39,9 +39,9 @@ Out, Seed, Fresh, Device, Source, Boundaries = (
 @takes(MapRequest)
 def map_command(request: MapRequest, listener: ProgressListener) -> Answer:
     """Fit a model, draw a map and write a report, all in one run folder."""
-    from geogp.runs.pipeline.make_map import make_map
+    from geogp.runs.pipeline.run_map import run_map
 
-    return _scores(make_map(request, listener))
+    return _scores(run_map(request, listener))
 
 
 @app.command()
@@ -53,10 +53,10 @@ def demo(
     from geogp.commands.demo import demo_request
 
     request = demo_request(out=out, device=device, seed=seed, fresh=fresh)
-    from geogp.runs.pipeline.make_map import make_map
+    from geogp.runs.pipeline.run_map import run_map
 
     with console.working() as listener:
-        return _scores(make_map(request, listener))
+        return _scores(run_map(request, listener))
 
 
 @app.command()
@@ -71,7 +71,7 @@ def report(
     ] = False,
 ) -> Answer:
     """Write the report of a finished run again."""
-    from geogp.runs.pipeline.make_map import remake_report
+    from geogp.runs.pipeline.run_map import remake_report
 
     made = _scores(remake_report(run, latex=latex))
     if not gpkg:

@@ -21,7 +21,7 @@ from benchmarks.peak_memory import peak_bytes
 from benchmarks.script import Figures, command_given, options_of, say, write_results
 from geogp.files import write_text
 from geogp.models.names import MODELS as KNOWN
-from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.settings import MapRequest
 
 SPLITS = ("random", "blocks")
@@ -66,7 +66,7 @@ def made(request: MapRequest) -> Figures:
 def _make(request: MapRequest) -> int:
     """Return the peak memory of the process after a run, 0 if the run existed already."""
     say(f"mapping {request.target} by {request.model}")
-    if make_map(request).already_there:
+    if run_map(request).already_there:
         return 0
     return peak_bytes()
 

@@ -29,7 +29,7 @@ from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.settings import MapRequest
 
 HERE = b"@WORLD@"
@@ -286,7 +286,7 @@ def _add_run(world: World) -> None:
         epochs=1,
         zoom=11,
     )
-    make_map(request)
+    run_map(request)
     text = (world.run / "run.json").read_bytes().replace(str(world.folder).encode(), HERE)
     for reader in ("run-reopen", "run-report", "run-gallery", "run-folder"):
         world.keep(reader, [text])

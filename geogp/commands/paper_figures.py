@@ -31,7 +31,7 @@ from geogp.models.names import find_model
 from geogp.reports.rendering import say
 from geogp.runs.open_run import Run, open_run
 from geogp.runs.pipeline.arithmetic import arithmetic
-from geogp.runs.pipeline.drawing import reference_slices
+from geogp.runs.pipeline.draw import reference_slices
 from geogp.runs.progress import ProgressListener
 from geogp.runs.reopen import Reopened
 from geogp.runs.run_folder import locked_run
@@ -107,7 +107,7 @@ def _figures(
     run.listener.stage("computing the kernel and the components of the basis over the region")
     slices, components = _kernel(opened)
     run.listener.stage("drawing")
-    region, tiles, at = opened.job.region, opened.tiles, opened.record.map.at
+    region, tiles, at = opened.inputs.region, opened.tiles, opened.record.map.at
     quantity = quantity_of(record.target)
     what = f"{region.name}, {record.service}, {quantity.subject}"
     drawn: Figures = {
@@ -216,9 +216,9 @@ def _by_stratum(values: dict[str, Floats]) -> dict[str, Floats]:
 
 
 def _kernel(opened: Reopened) -> tuple[list[Any], Components]:
-    job, tiles = opened.job, opened.tiles
-    slices = reference_slices(job, opened.model, tiles)
-    inputs = opened.model.inputs(job.places.of_tiles(tiles, job.question.quarter))
+    tiles = opened.tiles
+    slices = reference_slices(opened.inputs, opened.question, opened.model, tiles)
+    inputs = opened.model.inputs(opened.places(opened.question.quarter))
     return slices, leading_components(opened.model.network_, inputs, COMPONENTS)
 
 

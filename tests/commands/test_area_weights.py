@@ -45,7 +45,7 @@ def raster(path, values, region):
 
 
 def test_a_constant_raster_gives_the_shares_of_the_area(copy, opened, tmp_path):
-    path = raster(tmp_path / "one.tif", np.full((40, 40), 7.0), opened.job.region)
+    path = raster(tmp_path / "one.tif", np.full((40, 40), 7.0), opened.inputs.region)
     (found,) = make_exceedance(
         ExceedanceRequest(copy.path, threshold=(25,), draws=200, weights=path)
     ).excursions
@@ -56,9 +56,9 @@ def test_a_constant_raster_gives_the_shares_of_the_area(copy, opened, tmp_path):
 
 def test_a_raster_is_averaged_in_each_tile(opened, tmp_path):
     values = np.broadcast_to(np.linspace(0, 10, 2000), (4, 2000))  # rises from west to east
-    path = raster(tmp_path / "slope.tif", values, opened.job.region)
+    path = raster(tmp_path / "slope.tif", values, opened.inputs.region)
     longitude, latitude = opened.tiles.centres
-    west, _, east, _ = opened.job.region.bounds
+    west, _, east, _ = opened.inputs.region.bounds
     slope = 10 * (longitude - west + 1) / (east - west + 2)
     expected = slope * tile_areas_km2(latitude, opened.tiles.zoom)
     np.testing.assert_allclose(tile_weights(opened, path, None), expected, rtol=1e-3)
@@ -73,21 +73,21 @@ def test_people_of_polygons_are_shared_among_their_tiles(copy, opened, halves):
     km2 = tile_areas_km2(opened.tiles.centres[1], opened.tiles.zoom)
     np.testing.assert_allclose(weights[east] / km2[east], 100 / km2[east].sum())
     told = "20.0% of people belongs to polygons that lie outside the region, and is left out."
-    assert told in opened.job.warnings
-    assert not any("no centre" in text for text in opened.job.warnings)
+    assert told in opened.listener.warnings
+    assert not any("no centre" in text for text in opened.listener.warnings)
 
 
 def test_people_of_a_polygon_between_centres_are_told(opened, tmp_path):
     middle = len(opened.tiles) // 2
     west, south = (one[middle] + 90 / 2**opened.tiles.zoom for one in opened.tiles.centres)
-    shapes = [box(*opened.job.region.bounds), box(west, south, west + 1e-5, south + 1e-5)]
+    shapes = [box(*opened.inputs.region.bounds), box(west, south, west + 1e-5, south + 1e-5)]
     table = gpd.GeoDataFrame(
         {"NAME": ["all", "house"], "people": [3, 1]}, geometry=shapes, crs=4326
     )
     table.to_file(tmp_path / "two.gpkg")
     tile_weights(opened, "people", str(tmp_path / "two.gpkg"))
     told = "25.0% of people belongs to polygons that contain no centre of a tile"
-    assert any(told in text for text in opened.job.warnings)
+    assert any(told in text for text in opened.listener.warnings)
 
 
 def test_shares_of_people_are_those_of_the_draws_with_their_weights(copy, opened, halves):
@@ -115,7 +115,7 @@ def test_means_with_weights_are_between_those_of_the_tiles(copy, opened):
 
 
 def test_an_area_without_weight_has_no_share(copy, opened, small, tmp_path, geogp):
-    west, south, east, north = opened.job.region.bounds
+    west, south, east, north = opened.inputs.region.bounds
     middle = (west + east) / 2
     parts = [box(west, south, middle, north), box(middle, south, east, north)]
     table = gpd.GeoDataFrame({"name": ["a", "b"], "people": [0, 5]}, geometry=parts, crs=4326)
@@ -147,7 +147,7 @@ def test_refusals(opened, halves, tmp_path):
         (np.full((4, 4), np.inf), r"found none in Demo: the raster is of another place, or"),
         (np.full((4, 4), 1e308), r"expected values up to 1e\+30 in .*bad\.tif"),
     ):
-        path = raster(tmp_path / "bad.tif", values, opened.job.region)
+        path = raster(tmp_path / "bad.tif", values, opened.inputs.region)
         with pytest.raises(DataError, match=told):
             tile_weights(opened, path, None)
 
@@ -162,7 +162,7 @@ def test_points_are_summed_in_their_tiles(opened, tmp_path):
     weights = tile_weights(opened, str(tmp_path / "people.csv"), None)
     assert dict(zip(*np.unique(weights, return_index=True), strict=True)) == {0: 0, 4: 9, 120.5: 5}
     told = "25.0% of the weights of people.csv lie outside the tiles of Demo, and are left out."
-    assert told in opened.job.warnings
+    assert told in opened.listener.warnings
     (tmp_path / "people.csv").write_text(text.replace("100,0", "-1"))
     with pytest.raises(DataError, match="found 1 negative values of 4"):
         tile_weights(opened, str(tmp_path / "people.csv"), None)
@@ -171,25 +171,25 @@ def test_points_are_summed_in_their_tiles(opened, tmp_path):
 @pytest.mark.parametrize("missing", [np.nan, np.inf])
 def test_places_without_weights_are_told_with_their_share(opened, tmp_path, missing):
     values = np.repeat([[1.0] * 40 + [missing] * 40], 80, axis=0)
-    path = raster(tmp_path / "half.tif", values, opened.job.region)
+    path = raster(tmp_path / "half.tif", values, opened.inputs.region)
     weights = tile_weights(opened, path, None)
     km2 = tile_areas_km2(opened.tiles.centres[1], opened.tiles.zoom)
     share = 1 - weights.sum() / km2.sum()
     assert 0.3 < share < 0.7
     told = "half.tif has no finite value (outside the raster, without data, or infinite) in "
-    assert any(f"{told}{share:.1%} of the region (" in text for text in opened.job.warnings)
+    assert any(f"{told}{share:.1%} of the region (" in text for text in opened.listener.warnings)
 
 
 def test_weights_that_hardly_count_are_told_with_their_share(opened, tmp_path):
     """Values like 1e-38 stand for missing data in some rasters."""
     values = np.repeat(np.repeat([[1.0], [1e-38]], 40, axis=0), 40, axis=1)
-    path = raster(tmp_path / "few.tif", values, opened.job.region)
+    path = raster(tmp_path / "few.tif", values, opened.inputs.region)
     weights = tile_weights(opened, path, None)
     assert (weights > 0).all()
-    (told,) = [text for text in opened.job.warnings if "few.tif" in text]
+    (told,) = [text for text in opened.listener.warnings if "few.tif" in text]
     assert "below 1e-20 of the largest weight, in 48.7% of the region (" in told
     values[:] = 1e-38
-    path = raster(tmp_path / "all.tif", values, opened.job.region)
+    path = raster(tmp_path / "all.tif", values, opened.inputs.region)
     km2 = tile_areas_km2(opened.tiles.centres[1], opened.tiles.zoom)
     np.testing.assert_allclose(tile_weights(opened, path, None), 1e-38 * km2, rtol=1e-6)
 

@@ -24,9 +24,9 @@ from geogp.models.catalogue.build import build
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.process.architecture import Architecture
 from geogp.runs.file_records import damaged_files
-from geogp.runs.pipeline.job import prepare
-from geogp.runs.pipeline.make_map import make_map
-from geogp.runs.progress import ProgressListener
+from geogp.runs.pipeline.read import read_inputs
+from geogp.runs.pipeline.run_map import run_map
+from geogp.runs.progress import RunListener
 from geogp.runs.reopen import tag_of
 from geogp.runs.run_folder import read_run_record
 
@@ -157,7 +157,7 @@ def test_the_files_hold_the_table(result, copy):
 
 
 def test_the_run_stays_what_it_was(result, copy, small):
-    assert make_map(small.request(copy.path, split="both")).already_there
+    assert run_map(small.request(copy.path, split="both")).already_there
 
 
 def test_more_tests_vary_less(copy, halves, noisy):
@@ -303,9 +303,11 @@ def test_tiles_in_more_than_one_area_are_counted(copy, small, halves, tmp_path):
     said = f"{tiles['east']:,} of {sum(tiles.values()):,} tiles lie in more than one"
     assert any(said in text for text in found.described["warnings"])
     assert list(found.table["area"]) == ["whole"]
-    job = prepare(small.request(tmp_path / "run", layers=(f"{path}:side",)), ProgressListener())
-    inside = (job.observations.longitude > east.bounds[0]).sum()
-    assert any(f"{inside:,} of 1,500 rows lie in more than one" in text for text in job.warnings)
+    listener = RunListener()
+    inputs = read_inputs(small.request(tmp_path / "run", layers=(f"{path}:side",)), listener)
+    inside = (inputs.observations.longitude > east.bounds[0]).sum()
+    said = f"{inside:,} of 1,500 rows lie in more than one"
+    assert any(said in text for text in listener.warnings)
 
 
 @pytest.mark.trial
@@ -322,14 +324,14 @@ def test_a_run_is_opened_and_continued_from_another_folder(small, halves, tmp_pa
         )
 
     monkeypatch.chdir(small.folder.parent)
-    made = make_map(request())
+    made = run_map(request())
     settings = run_json(made)["settings"]
     assert settings["source"] == str(small.folder.resolve())
     assert settings["boundaries"] == str(small.folder.resolve() / "boundaries")
     assert settings["layers"] == [f"{halves.resolve()}:side"]
     monkeypatch.chdir(tmp_path)
     assert len(make_areas(AreasRequest(made.path, by="urban")).table)
-    assert make_map(request()).already_there
+    assert run_map(request()).already_there
 
 
 class TestRefusals:

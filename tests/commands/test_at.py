@@ -14,7 +14,7 @@ from geogp.errors import DataError, RequestError
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.estimators.stored_estimators import load_model
 from geogp.runs.open_run import open_run
-from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.progress import ProgressListener
 
 
@@ -22,7 +22,7 @@ from geogp.runs.progress import ProgressListener
 def fine(small, tmp_path_factory):
     """Return a run whose map has the tiles in which tests are counted."""
     out = tmp_path_factory.mktemp("at") / "run"
-    return make_map(small.request(out, zoom=16, epochs=1))
+    return run_map(small.request(out, zoom=16, epochs=1))
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +142,7 @@ def test_the_repair_is_the_repair_of_the_map(small, tiles, tmp_path, method):
         table = tiles.iloc[::50][["longitude", "latitude"]]
         table.assign(value=table["latitude"]).to_csv(tmp_path / "height.csv", index=False)
         more["covariates"] = (str(tmp_path / "height.csv"),)
-    run = make_map(source.request(tmp_path / "run", epochs=1, zoom=16, conformal=method, **more))
+    run = run_map(source.request(tmp_path / "run", epochs=1, zoom=16, conformal=method, **more))
     tile = pd.read_parquet(run.path / "tiles.parquet").iloc[10]
     found = asked(run, tile).table.iloc[0]
     assert found["median_mbps"] == pytest.approx(tile["median_mbps"], rel=1e-5)
@@ -151,7 +151,7 @@ def test_the_repair_is_the_repair_of_the_map(small, tiles, tmp_path, method):
 
 
 def test_numbers_of_tests(small, tmp_path):
-    run = make_map(small.request(tmp_path / "run", target="tests", zoom=16, epochs=1))
+    run = run_map(small.request(tmp_path / "run", target="tests", zoom=16, epochs=1))
     tile = pd.read_parquet(run.path / "tiles.parquet").iloc[10]
     found = asked(run, tile).table.iloc[0]
     assert found["speaks_of"] == "numbers of tests of a tile in a quarter"

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from batch_worlds import CODES, NAMES, make_nothing, working_here
+from geogp.runs.pipeline.job import Job
 from msgspec import UNSET
 from msgspec.structs import asdict, fields
 from run_worlds import Heard, made_up_run
@@ -31,8 +32,7 @@ from geogp.records.run_record import RunIdentity, RunNote
 from geogp.runs.file_records import damaged_files
 from geogp.runs.locks import lock_folder
 from geogp.runs.open_run import open_run
-from geogp.runs.pipeline.job import Job
-from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.run_folder import RunFolder
 from geogp.runs.run_names import RUN_FILE
 from geogp.runs.settings import MapRequest
@@ -71,7 +71,7 @@ def times(folder):
 
 @pytest.mark.trial
 def test_a_run_of_a_batch_is_that_of_the_map_command(batch, states, tmp_path, no_pictures):
-    alone = make_map(replace(runs_of(states.request("BB"))[0].request, out=tmp_path / "alone"))
+    alone = run_map(replace(runs_of(states.request("BB"))[0].request, out=tmp_path / "alone"))
     run, same = open_run(batch / NAMES[1]), open_run(alone.path)
     assert run.record.metrics == same.record.metrics
     np.testing.assert_array_equal(run.predictions["mean"], same.predictions["mean"])

@@ -20,7 +20,7 @@ from geogp.errors import RequestError
 from geogp.geodata.tiles.quadkeys import tile_areas_km2
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
 from geogp.runs.open_run import open_run
-from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.questions.threshold_shares import area_weights, excursions
 
 SEVEN = Threshold(7, "download")
@@ -151,7 +151,7 @@ def test_areas_follow_latitude(copy):
 
 def test_columns_of_a_file_are_layers_of_their_own(copy, tmp_path):
     run = open_run(copy.path).reopen()
-    west, south, east, north = run.job.region.bounds
+    west, south, east, north = run.inputs.region.bounds
     places = {"side": ["x"], "kind": ["y"], "geometry": [box(west, south, east, north)]}
     gpd.GeoDataFrame(places, crs=4326).to_parquet(tmp_path / "parts.parquet")
     found = [
@@ -200,7 +200,7 @@ def test_another_quarter_has_files_of_its_own(result, copy):
 
 
 def test_the_run_stays_what_it_was(result, copy, small):
-    assert make_map(small.request(copy.path, split="both")).already_there
+    assert run_map(small.request(copy.path, split="both")).already_there
 
 
 def test_without_a_threshold_those_of_the_map(copy):

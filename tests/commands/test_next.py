@@ -14,7 +14,7 @@ from geogp.commands.answers.next_tiles import choose_tiles
 from geogp.commands.run_requests import NextRequest
 from geogp.errors import RequestError
 from geogp.runs.open_run import open_run
-from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.run_names import find_run
 
 NEAR = "within 10 km of a measurement"
@@ -79,7 +79,7 @@ def test_the_files_hold_the_table(result, copy):
 
 def test_the_run_stays_what_it_was(result, copy, small):
     assert result.files[0].is_file()
-    assert make_map(small.request(copy.path, split="both")).already_there
+    assert run_map(small.request(copy.path, split="both")).already_there
 
 
 def test_more_tests_take_more(copy, result):

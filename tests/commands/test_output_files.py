@@ -15,7 +15,7 @@ from geogp.commands.gallery import make_gallery
 from geogp.commands.output_files import WRITTEN_FILE, OutputFiles
 from geogp.commands.points.points_file import TEMPLATE
 from geogp.errors import RequestError
-from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.pipeline.run_map import run_map
 
 PLACE = "32.0,-90.0"
 FEW = ("--rows", "1500", "--quarters", "2023Q4", "--no-oracles")
@@ -273,7 +273,7 @@ def test_a_map_leaves_its_inputs(finished, small, tmp_path):
         {"layers": (f"{run / 'tiles.parquet'}:stratum",)},
     ):
         with pytest.raises(RequestError, match=r"inputs of a run outside its folder, found .*run"):
-            make_map(small.request(run, split="both", fresh=True, **inputs))
+            run_map(small.request(run, split="both", fresh=True, **inputs))
     assert contents(run) == before
 
 

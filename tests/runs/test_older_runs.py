@@ -15,7 +15,7 @@ from geogp.commands.run_requests import AreasRequest, ExceedanceRequest, NextReq
 from geogp.errors import DataError
 from geogp.geodata.tiles.quadkeys import format_quadkeys
 from geogp.runs.open_run import open_run
-from geogp.runs.pipeline.make_map import remake_report
+from geogp.runs.pipeline.run_map import remake_report
 from geogp.runs.run_places import RunPlaces
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -53,9 +53,10 @@ def test_its_model_predicts_what_it_predicted(name, tmp_path):
     Predictions depend on the devices of a row, which only the source has.
     """
     run = open_run(copied(name, tmp_path), device="cpu", read_from=SOURCE)
-    job = run.reopen().job
+    inputs = run.reopen().inputs
     key = ["quadkey", "quarter"]
-    devices = job.table.assign(quadkey=format_quadkeys(job.observations.quadkey))
+    codes = format_quadkeys(inputs.observations.quadkey)
+    devices = inputs.table.assign(quadkey=codes)
     rows = run.predictions[run.predictions["split"] == "random"]
     rows = rows.assign(quarter=pd.PeriodIndex(rows["quarter"], freq="Q"))
     rows = rows.merge(devices[[*key, "devices"]], "left", key, validate="one_to_one")

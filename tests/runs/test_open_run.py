@@ -18,8 +18,7 @@ from geogp.commands.run_requests import AreasRequest, ChangeRequest, ExceedanceR
 from geogp.errors import DataError, GeogpError, RequestError
 from geogp.records.run_record import RUN_SCHEMA
 from geogp.runs.open_run import open_run
-from geogp.runs.pipeline.job import Job
-from geogp.runs.pipeline.make_map import remake_report
+from geogp.runs.pipeline.run_map import remake_report
 from geogp.runs.run_places import RunPlaces
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -113,7 +112,7 @@ def test_data_are_read_once_for_a_question(run):
     assert run.reopen() is run.reopen()
     later = run.reopen(at="2023Q3")
     assert later is not run.reopen()
-    assert later.job.question.label() == "2023Q3"
+    assert later.question.label() == "2023Q3"
 
 
 def test_a_run_of_before_schemas_is_read():
@@ -126,10 +125,9 @@ def test_what_a_reopened_run_says_follows_from_its_record(tmp_path, refit):
     path = edited_copy(
         STORED / "field", tmp_path / "run", lambda run: run["settings"].update(refit=refit)
     )
-    job = open_run(path, read_from=SOURCE).reopen().job
-    assert isinstance(job, Job)
-    assert job.refits is refit
-    assert job.request.splits == ("random", "blocks")
+    opened = open_run(path, read_from=SOURCE).reopen()
+    assert opened.plan.refits is refit
+    assert opened.settings.splits == ("random", "blocks")
 
 
 def test_keys_that_geogp_does_not_know_are_kept(tmp_path):

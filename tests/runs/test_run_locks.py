@@ -34,7 +34,7 @@ from geogp.files import read_json
 from geogp.records.record_reading import record_of
 from geogp.runs.file_records import damaged_files
 from geogp.runs.locks import LOCK_FILE, NOTE_FILE, is_vacant, lock_folder
-from geogp.runs.pipeline.make_map import make_map, remake_report
+from geogp.runs.pipeline.run_map import remake_report, run_map
 from geogp.runs.settings import MapRequest
 
 HELD_BY_ME = rf"in use by process {os.getpid()} on {re.escape(repr(socket.gethostname()))} since 20"
@@ -44,11 +44,11 @@ import os, sys
 from dataclasses import replace
 from pathlib import Path
 from geogp.models.presets import PRESETS
-import geogp.runs.pipeline.drawing, geogp.runs.pipeline.make_map
+import geogp.runs.pipeline.draw, geogp.runs.pipeline.run_map
 from geogp_cli.main import run
-geogp.runs.pipeline.drawing.write_map_figures = lambda *_, **__: None
+geogp.runs.pipeline.draw.write_map_figures = lambda *_, **__: None
 geogp.maps.figures.figure_layout.Canvas.png = lambda *_: b"no picture"
-geogp.runs.pipeline.make_map.report_html = lambda *_: "no report"
+geogp.runs.pipeline.run_map.report_html = lambda *_: "no report"
 PRESETS["quick"] = replace(PRESETS["quick"], h=8, r=8)
 folder, sys.argv[1:] = Path(sys.argv[1]), sys.argv[2:]
 both = []
@@ -134,7 +134,7 @@ def test_a_map_is_refused_before_anything_is_read(tmp_path, small):
     request = small.request(tmp_path / "run")
     object.__setattr__(request, "source", "/nowhere")
     with lock_folder(request.out), pytest.raises(RequestError, match=HELD_BY_ME):
-        make_map(request)
+        run_map(request)
 
 
 def test_commands_leave_nothing_in_a_folder_that_is_no_run(tmp_path):

@@ -17,7 +17,7 @@ from geogp.commands.paper_figures import make_figures
 from geogp.commands.run_requests import ExceedanceRequest, FiguresRequest, NextRequest
 from geogp.errors import RequestError
 from geogp.runs.open_run import open_run
-from geogp.runs.pipeline.make_map import make_map, remake_report
+from geogp.runs.pipeline.run_map import remake_report, run_map
 
 pytestmark = pytest.mark.trial
 
@@ -44,7 +44,7 @@ def made(small, sides, tmp_path_factory):
     request = small.request(
         out, strata=f"{sides[0]}:side", conformal="strata", split="random", folds=2
     )
-    return make_map(request)
+    return run_map(request)
 
 
 def test_every_figure_is_by_the_users_strata(made, sides):
@@ -97,7 +97,7 @@ def test_rasters_and_tables_tell_the_strata(made, sides):
 
 def test_commands_on_the_run_take_the_strata(made, tmp_path):
     opened = open_run(made.path).reopen()
-    assert opened.job.region.strata_names == NAMES
+    assert opened.inputs.region.strata_names == NAMES
     shares = make_exceedance(ExceedanceRequest(made.path, threshold=(20.0,), draws=200))
     told = shares.described[0]["share_falling_short"]
     assert {row["area"] for row in told} >= set(NAMES)
@@ -122,7 +122,7 @@ def test_cells_need_every_tile_in_a_stratum(small, sides, tmp_path):
     table.to_file(path)
     request = small.request(tmp_path / "run", strata=f"{path}:side", conformal="strata")
     with pytest.raises(RequestError, match="needs the stratum of every tile, but"):
-        make_map(request)
+        run_map(request)
 
 
 def test_gaps_are_of_unknown_stratum(small, sides, tmp_path):
@@ -130,7 +130,7 @@ def test_gaps_are_of_unknown_stratum(small, sides, tmp_path):
     table = gpd.read_file(sides[0])
     table["geometry"] = [table.geometry[0], table.geometry[1].buffer(-0.1)]
     table.to_file(path)
-    run = make_map(small.request(tmp_path / "run", strata=f"{path}:side", split="random"))
+    run = run_map(small.request(tmp_path / "run", strata=f"{path}:side", split="random"))
     rows = pd.read_parquet(run.path / "test_predictions.parquet")
     assert set(rows["stratum"]) == {*NAMES, "unknown"}
     assert any("lies in neither stratum" in text for text in run_json(run)["warnings"])

@@ -46,7 +46,7 @@ def write_areas(
     areas, this is the last of them. Raises OutputError if a file cannot be written.
     """
     paths = [opened.path / f"{name}.{end}" for end in ("csv", "gpkg", "parquet", "json")]
-    table, about_data = frame.drop(columns="geometry"), opened.job.ingested.credits
+    table, about_data = frame.drop(columns="geometry"), opened.inputs.ingested.credits
     write_csv(paths[0], table)
     _write_package(frame, paths[1], about_data)
     _write_parquet(frame, paths[2], about_data)
@@ -71,7 +71,7 @@ def tile_grid(
 ) -> xr.Dataset:
     """Return rasters of tiles, from the values (n,), the value elsewhere, and attributes."""
     tiles, frame = opened.tiles, Frame.of_tiles(opened.tiles)
-    request = opened.job.request
+    request = opened.settings
     return xr.Dataset(
         {
             name: (("y", "x"), frame.place(tiles, values, none), about, {"_FillValue": none})
@@ -80,9 +80,9 @@ def tile_grid(
         coords={"x": frame.x, "y": frame.y},
         attrs={
             "zoom": tiles.zoom,
-            "region_code": opened.job.region.code,
+            "region_code": opened.inputs.region.code,
             "target": request.target,
-            **opened.job.ingested.credits,
+            **opened.inputs.ingested.credits,
         },
     )
 

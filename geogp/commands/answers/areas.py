@@ -62,7 +62,7 @@ def _compare_providers(opened: Reopened, request: AreasRequest, started: float) 
         "notes": list(PROVIDER_NOTES),
         "seconds": round(monotonic() - started, 1),
     }
-    name = f"providers_{found.areas.tag}_{opened.job.request.target}_{opened.job.question.at}"
+    name = f"providers_{found.areas.tag}_{opened.settings.target}_{opened.question.at}"
     files = request.run / f"{name}.csv", request.run / f"{name}.json"
     write_csv(files[0], found.table)
     told = {**described, "areas": plain_rows(found.table)}
@@ -78,17 +78,17 @@ def _write(
     The names contain areas, target, question and quarter, such as
     ``areas_county_download_level_2023Q4.csv``; with weights also these.
     """
-    job, table, kind = opened.job, found.table, found.kind
-    quantity, at = quantity_of(job.request.target), job.question.at
-    name = f"areas_{found.areas.tag}_{job.request.target}_{request.question}_{at}"
+    table, kind = found.table, found.kind
+    quantity, at = quantity_of(opened.settings.target), opened.question.at
+    name = f"areas_{found.areas.tag}_{opened.settings.target}_{request.question}_{at}"
     name += weights_tag(request.weights)
     paths = write_areas(opened, found.areas, found.frame, described, name)
     values = table[f"{kind}_{quantity.suffix}"].to_numpy()
     widths = 2 * REACH * table[f"{kind}_sd_log10"].to_numpy()
     width = f"width of the 95 % interval, log10 {quantity.unit} (1 = tenfold)"
-    of = "level" if request.question == "level" else job.question.words()
+    of = "level" if request.question == "level" else opened.question.words()
     picture = choropleth(
-        job.region,
+        opened.inputs.region,
         opened.tiles,
         found.areas.shapes,
         (
@@ -96,8 +96,8 @@ def _write(
             Panel(widths, linear_scale(widths, label=width, palette=WIDTH_PALETTE), "uncertainty"),
         ),
         title=f"Geometric mean of {quantity.subject} by area",
-        subtitle=f"{job.region.name}, {job.question.label()}; {of}",
-        attribution=job.ingested.attribution,
+        subtitle=f"{opened.inputs.region.name}, {opened.question.label()}; {of}",
+        attribution=opened.inputs.ingested.attribution,
     )
     paths.append(request.run / f"{name}.png")
     write_bytes(paths[-1], picture)

@@ -44,7 +44,7 @@ def make_change(request: ChangeRequest, listener: ProgressListener | None = None
     started = monotonic()
     with reopened(request, listener) as opened:
         found = level_changes(opened, request)
-        opened.job.listener.stage("writing tables and maps")
+        opened.listener.stage("writing tables and maps")
         described = {
             "run": str(request.run),
             "for": "level",
@@ -59,14 +59,14 @@ def make_change(request: ChangeRequest, listener: ProgressListener | None = None
 
 def _write_areas(opened: Reopened, found: LevelChanges, described: dict[str, Any]) -> list[Path]:
     """Write the table as files and as a figure; return their paths."""
-    job, table = opened.job, found.table
+    table = found.table
     name = f"change_{found.areas.tag}_{_quarters(opened, found)}"
     paths = write_areas(opened, found.areas, found.frame, described, name)
     percent = table["change_percent"].to_numpy()
     rose = table["probability_rose"].to_numpy()
-    quantity, quarters = quantity_of(job.request.target), found.described
+    quantity, quarters = quantity_of(opened.settings.target), found.described
     picture = choropleth(
-        job.region,
+        opened.inputs.region,
         opened.tiles,
         found.areas.shapes,
         (
@@ -78,9 +78,9 @@ def _write_areas(opened: Reopened, found: LevelChanges, described: dict[str, Any
             ),
         ),
         title=f"Change of {quantity.subject} by area, {quarters['from']} to {quarters['to']}",
-        subtitle=f"{job.region.name}; level; black outline: areas with a direction",
+        subtitle=f"{opened.inputs.region.name}; level; black outline: areas with a direction",
         marked=table["direction"].to_numpy() != "",
-        attribution=job.ingested.attribution,
+        attribution=opened.inputs.ingested.attribution,
     )
     paths.append(opened.path / f"{name}.png")
     write_bytes(paths[-1], picture)
@@ -117,4 +117,4 @@ def _write_tiles(opened: Reopened, found: LevelChanges) -> list[Path]:
 
 def _quarters(opened: Reopened, found: LevelChanges) -> str:
     """Return target and quarters for file names, such as ``download_2021Q4_2023Q4``."""
-    return f"{opened.job.request.target}_{found.described['from']}_{found.described['to']}"
+    return f"{opened.settings.target}_{found.described['from']}_{found.described['to']}"

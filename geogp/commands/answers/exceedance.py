@@ -51,11 +51,11 @@ def make_exceedance(
     started = monotonic()
     with reopened(request, listener, at=request.at) as opened:
         found = threshold_shares(opened, request)
-        opened.job.listener.stage("writing shares and joint regions")
+        opened.listener.stage("writing shares and joint regions")
         common = {
             "run": str(request.run),
             "for": request.question,
-            "at": opened.job.question.at,
+            "at": opened.question.at,
             "zoom": opened.tiles.zoom,
             "tiles": len(opened.tiles),
             "draws": request.draws,
@@ -63,7 +63,7 @@ def make_exceedance(
             "weights": request.weights,
             "level": LEVEL,
             "notes": list(NOTES),
-            "warnings": opened.job.warnings,
+            "warnings": opened.listener.warnings,
             "seconds": round(monotonic() - started, 1),
         }
         described = tuple({**common, **_described(one)} for one in found)
@@ -104,8 +104,8 @@ def _write(opened: Reopened, found: Excursion, described: dict[str, Any]) -> lis
     The names contain target, question, quarter and threshold, such as
     ``exceedance_download_level_2023Q4_35_mbps.csv``; with weights also these.
     """
-    job, folder = opened.job, opened.path
-    tag = f"{job.request.target}_{described['for']}_{described['at']}_{found.threshold.tag}"
+    folder = opened.path
+    tag = f"{opened.settings.target}_{described['for']}_{described['at']}_{found.threshold.tag}"
     tag += weights_tag(described["weights"])
     paths = [folder / f"exceedance_{tag}.json"]
     write_text(paths[0], json.dumps(described, indent=1, allow_nan=False) + "\n")
@@ -115,11 +115,11 @@ def _write(opened: Reopened, found: Excursion, described: dict[str, Any]) -> lis
         write_csv(paths[-1], table.drop(columns="layer"))
     return paths + write_excursions(
         folder,
-        job.region,
+        opened.inputs.region,
         opened.tiles,
         (found.met, found.short),
         found.threshold,
         tag=tag,
-        subtitle=f"{job.region.name}, {job.question.label()}; level",
-        about_data=job.ingested.credits,
+        subtitle=f"{opened.inputs.region.name}, {opened.question.label()}; level",
+        about_data=opened.inputs.ingested.credits,
     )

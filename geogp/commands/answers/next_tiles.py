@@ -47,21 +47,21 @@ def _paths(run: Path) -> tuple[Path, ...]:
 
 def _write(opened: Reopened, found: NextTiles, described: dict[str, Any]) -> tuple[Path, ...]:
     """Write a GeoJSON file, a figure and a JSON file; return their paths."""
-    job, table = opened.job, found.table
+    table = found.table
     paths = _paths(opened.path)
     write_text(paths[0], found.frame.to_json(drop_id=True) + "\n")
     picture = numbered_figure(
-        job.region,
+        opened.inputs.region,
         opened.tiles,
         np.sqrt(found.variance),
         table[["longitude", "latitude"]].to_numpy(),
-        label=f"standard deviation of the level, log10 {quantity_of(job.request.target).unit}",
+        label=f"standard deviation of the level, log10 {quantity_of(opened.settings.target).unit}",
         title=f"Where to measure next: {len(table)} tiles",
         subtitle=(
-            f"{job.region.name}, {job.question.label()}; the chosen tiles remove "
+            f"{opened.inputs.region.name}, {opened.question.label()}; the chosen tiles remove "
             f"{described['removed']:.1%} of the variance of {described['counted']}"
         ),
-        attribution=job.ingested.attribution,
+        attribution=opened.inputs.ingested.attribution,
     )
     write_bytes(paths[1], picture)
     content = {**described, "chosen": table.to_dict(orient="records")}

@@ -13,9 +13,11 @@ from geogp.geodata.points.point_tests import PointTests
 from geogp.geodata.tiles.quadkeys import NORTHMOST
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.maps.page.page_places import town_places
-from geogp.runs.pipeline.job import prepare
-from geogp.runs.pipeline.validation import make_plan
-from geogp.runs.progress import ProgressListener
+from geogp.models.numerics.devices import pick_device
+from geogp.runs.pipeline.plan import plan_map
+from geogp.runs.pipeline.read import read_inputs
+from geogp.runs.pipeline.splits import make_splits
+from geogp.runs.progress import ProgressListener, RunListener
 
 FAR_FROM_TOWNS_KM, NEAR_TOWNS_KM, TOWNS_ASKED = 100.0, 30.0, 1000
 """Median distances from towns of 1,000 tests that suggest a lost sign of the coordinates."""
@@ -44,11 +46,13 @@ def describe_points(request: PointsRequest, listener: ProgressListener) -> dict[
 
     Warnings go to the listener.
     """
-    job = prepare(request.map, ProgressListener())
-    make_plan(job)
-    found, seen = job.points, job.observations
+    listener = RunListener()
+    inputs = read_inputs(request.map, listener)
+    plan_map(request.map, inputs, pick_device(request.map.device), listener)
+    make_splits(request.map, inputs, listener)
+    found, seen = inputs.points, inputs.observations
     assert found is not None, "the request has a file of tests"
-    warnings = [*job.warnings, *_mistaken(found)]
+    warnings = [*listener.warnings, *_mistaken(found)]
     for text in warnings:
         listener.warn(text)
     quarters, rows = np.unique(seen.quarter, return_index=True)

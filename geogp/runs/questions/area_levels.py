@@ -51,10 +51,10 @@ class AreaLevels:
 
 def area_levels(opened: Reopened, asked: AreaQuestion) -> AreaLevels:
     """Return the level of each area; raise the errors of `tile_areas` and `SpatialGP.joint`."""
-    job, tiles = opened.job, opened.tiles
+    tiles = opened.tiles
     areas = tile_areas(opened, asked.by, asked.crs)
-    if job.request.calibrated:
-        job.warn(
+    if opened.settings.calibrated:
+        opened.listener.warn(
             "the conformal repair of this run applies to single measurements. Means over areas, "
             "with and without noise, come from the model without the repair."
         )
@@ -62,13 +62,13 @@ def area_levels(opened: Reopened, asked: AreaQuestion) -> AreaLevels:
         None if asked.weights is None else tile_weights(opened, asked.weights, asked.by, asked.crs)
     )
     level = opened.level(seed=asked.seed, columns=max(asked.draws, len(areas)))
-    quantity, tests = quantity_of(job.request.target), job.question.tests
+    quantity, tests = quantity_of(opened.settings.target), opened.question.tests
     if asked.question == "level":
-        job.listener.stage(f"{asked.draws} draws for medians, arithmetic means and ranks")
+        opened.listener.stage(f"{asked.draws} draws for medians, arithmetic means and ranks")
         kind, measured = "level_mean", level
         columns = describe_levels(level, areas, quantity, asked)
     else:
-        kind, measured = "tile_mean", level.measured(float(tests or 1), job.question.devices)
+        kind, measured = "tile_mean", level.measured(float(tests or 1), opened.question.devices)
         columns = describe_means(measured, areas, quantity)
     if people is not None:
         of = kind.replace("mean", "weighted")
@@ -77,17 +77,17 @@ def area_levels(opened: Reopened, asked: AreaQuestion) -> AreaLevels:
     described = {
         "by": asked.by,
         "weights": asked.weights,
-        "at": job.question.at,
+        "at": opened.question.at,
         "zoom": tiles.zoom,
         "tiles": len(tiles),
         "tiles_elsewhere": len(tiles) - len(np.unique(np.concatenate(areas.tiles))),
         "tests_per_tile": tests,
-        "devices_per_tile": job.question.devices,
+        "devices_per_tile": opened.question.devices,
         "draws": asked.draws,
         "unit": quantity.unit,
         "mean": "geometric: of log10, over tiles",
         "function_sd": median_sds(level),
-        "warnings": job.warnings,
+        "warnings": opened.listener.warnings,
     }
     return AreaLevels(areas.table(opened).assign(**columns), areas, kind, described)
 

@@ -22,7 +22,7 @@ from geogp.errors import RequestError
 from geogp.geodata.tiles.quarters import quarter_index, quarter_label
 from geogp.maps.target_quantities import quantity_of
 from geogp.models.joint.level import JointLevel
-from geogp.runs.pipeline.drawing import tests_on
+from geogp.runs.pipeline.draw import tests_on
 from geogp.runs.question import check_quarter
 from geogp.runs.questions.area_levels import REACH
 from geogp.runs.questions.question_types import ChangeQuestion
@@ -91,15 +91,15 @@ def level_changes(opened: Reopened, asked: ChangeQuestion) -> LevelChanges:
     Raises RequestError if the quarters are not in order, or the model cannot predict one of them;
     and the errors of `tile_areas` and `SpatialGP.joint`.
     """
-    job, tiles = opened.job, opened.tiles
+    tiles = opened.tiles
     quarters = _quarters(opened, asked)
     areas = tile_areas(opened, asked.by, asked.crs)
     columns_asked = max(asked.draws, len(areas))
     level = opened.level(*quarters, seed=asked.seed, columns=columns_asked, calibrated=False)
     opened.warn_of_smooth_level(level, "changes")
-    quantity = quantity_of(job.request.target)
+    quantity = quantity_of(opened.settings.target)
     columns = describe_changes(level, areas, quantity, asked.at_least)
-    job.listener.stage(f"{asked.draws} draws for single tiles")
+    opened.listener.stage(f"{asked.draws} draws for single tiles")
     changes = tile_changes(level, asked.draws, asked.seed)
     table = areas.table(opened)
     near = table["far_share"].to_numpy() <= FAR_SHARE
@@ -109,7 +109,7 @@ def level_changes(opened: Reopened, asked: ChangeQuestion) -> LevelChanges:
     columns["wrong_share"][near] = wrong_shares(z[near])
     called = columns["wrong_share"] <= WRONG_SHARE
     columns["direction"] = np.where(called, np.where(rose > 0.5, "rose", "fell"), "")
-    seen = job.mapped
+    seen = opened.mapped
     for name, quarter in zip(("from", "to"), quarters, strict=True):
         tests = tests_on(tiles, seen.taken(seen.quarter == quarter))
         table[f"tests_{name}"] = areas.totals(tests)
@@ -126,7 +126,7 @@ def level_changes(opened: Reopened, asked: ChangeQuestion) -> LevelChanges:
         "rose": int((called & (rose > 0.5)).sum()),
         "fell": int((called & (rose <= 0.5)).sum()),
         "wrong_share_limit": WRONG_SHARE,
-        "warnings": job.warnings,
+        "warnings": opened.listener.warnings,
     }
     return LevelChanges(table.assign(**columns), areas, changes, described)
 
@@ -216,16 +216,15 @@ def as_percent(change: Floats) -> Floats:
 
 def _quarters(opened: Reopened, asked: ChangeQuestion) -> tuple[int, int]:
     """Return the indices of both quarters; warn if a quarter has no measurement."""
-    job = opened.job
-    end = job.question.quarter if asked.end is None else quarter_index(asked.end)
+    end = opened.question.quarter if asked.end is None else quarter_index(asked.end)
     start = quarter_index(asked.start)
     if start >= end:
         raise RequestError(
             f"expected --from before --to, found {quarter_label(start)} and {quarter_label(end)}."
         )
-    quarters, timeless = job.observations.quarters, job.scale.times is None
+    quarters, timeless = opened.inputs.observations.quarters, opened.plan.model.scale.times is None
     for option, quarter in (("--from", start), ("--to", end)):
-        check_quarter(quarter, quarters, job.about, timeless=timeless, option=option)
+        check_quarter(quarter, quarters, opened.plan.model.name, timeless=timeless, option=option)
         if quarter not in quarters:
-            job.warn(f"there is no measurement of {quarter_label(quarter)} ({option}).")
+            opened.listener.warn(f"there is no measurement of {quarter_label(quarter)} ({option}).")
     return start, end

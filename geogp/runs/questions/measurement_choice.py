@@ -24,7 +24,7 @@ from geogp.models.joint.design import (
     widest,
 )
 from geogp.models.numerics.threads import aside
-from geogp.runs.pipeline.drawing import tests_on
+from geogp.runs.pipeline.draw import tests_on
 from geogp.runs.questions.question_types import ChoiceQuestion
 from geogp.runs.reopen import Reopened
 
@@ -60,9 +60,9 @@ def next_tiles(opened: Reopened, asked: ChoiceQuestion) -> NextTiles:
     counted, near = _counted(opened, asked), ~opened.far
     check_choice(near, asked.tiles, asked.candidates)
     covariance, noise, mean = _given(opened, asked)
-    question = opened.job.question
-    opened.job.listener.stage(f"choosing {asked.tiles} tiles")
-    weights, hear = counted.astype(np.float64), opened.job.listener.progress
+    question = opened.question
+    opened.listener.stage(f"choosing {asked.tiles} tiles")
+    weights, hear = counted.astype(np.float64), opened.listener.progress
     given = covariance, weights, noise, asked.tiles
     with aside(lambda: widest(*given, among=near), torch.device("cpu")) as widest_tiles:
         chosen = choose(
@@ -75,7 +75,7 @@ def next_tiles(opened: Reopened, asked: ChoiceQuestion) -> NextTiles:
     total = float(weights @ covariance.variance)
     table = describe_tiles(opened, mean, chosen, total)
     described = {
-        "at": opened.job.question.at,
+        "at": opened.question.at,
         "zoom": opened.tiles.zoom,
         "tests": question.tests,
         "devices": question.devices,
@@ -89,7 +89,7 @@ def next_tiles(opened: Reopened, asked: ChoiceQuestion) -> NextTiles:
         "removed_by_widest": float(widest_tiles().gains.sum()) / total,
         "unit": "variance of the level in log10, summed over the chosen area",
         "evaluated": chosen.evaluated,
-        "warnings": opened.job.warnings,
+        "warnings": opened.listener.warnings,
     }
     squares = _squares(opened.tiles, chosen.tiles)
     return NextTiles(table, squares, covariance.variance, described)
@@ -105,14 +105,14 @@ def describe_tiles(opened: Reopened, mean: Floats, chosen: Chosen, total: float)
     """
     tiles, at = opened.tiles, chosen.tiles
     longitude, latitude = (part[at] for part in tiles.centres)
-    unit = quantity_of(opened.job.request.target).suffix
+    unit = quantity_of(opened.settings.target).suffix
     columns: dict[str, Any] = {
         "rank": np.arange(1, len(at) + 1),
         "quadkey": tiles[at].quadkeys,
         "longitude": (longitude + 180) % 360 - 180,
         "latitude": latitude,
-        "stratum": opened.job.region.stratum(longitude, latitude).astype(object),
-        "tests": tests_on(tiles, opened.job.mapped)[at],
+        "stratum": opened.inputs.region.stratum(longitude, latitude).astype(object),
+        "tests": tests_on(tiles, opened.mapped)[at],
         f"level_{unit}": 10 ** mean[at],
         "sd_before_log10": np.sqrt(chosen.before),
         "sd_after_log10": np.sqrt(chosen.after),
@@ -121,7 +121,7 @@ def describe_tiles(opened: Reopened, mean: Floats, chosen: Chosen, total: float)
         "removed": np.cumsum(chosen.gains) / total,
     }
     table = pd.DataFrame(columns)
-    counties = opened.job.boundaries.counties
+    counties = opened.inputs.boundaries.counties
     if counties is not None:
         table.insert(4, "county", counties.label(longitude, latitude).astype(object))
     return table
@@ -132,14 +132,14 @@ def _given(opened: Reopened, asked: ChoiceQuestion) -> tuple[LevelCovariance, Fl
 
     The rest of the level, which is large, is not kept.
     """
-    level, question = opened.level(seed=asked.seed), opened.job.question
+    level, question = opened.level(seed=asked.seed), opened.question
     noise = level.noise_of(float(question.tests or 1), question.devices)
     return covariance_of(level, asked.tiles), noise, level.mean
 
 
 def _counted(opened: Reopened, asked: ChoiceQuestion) -> NDArray[np.bool_]:
     """Return a mask of the tiles whose variance is to be reduced, (n,)."""
-    region, (longitude, latitude) = opened.job.region, opened.tiles.centres
+    region, (longitude, latitude) = opened.inputs.region, opened.tiles.centres
     counted = ~opened.far
     if asked.among is not None:
         if region.strata is None:
@@ -173,7 +173,7 @@ def _words(opened: Reopened, asked: ChoiceQuestion) -> str:
         kind = "all tiles"
     if not opened.far.any():
         return kind
-    return f"{kind} within {opened.job.request.far_km:g} km of a measurement"
+    return f"{kind} within {opened.settings.far_km:g} km of a measurement"
 
 
 def _squares(tiles: Tiles, chosen: NDArray[np.int64]) -> NDArray[Any]:

@@ -367,8 +367,9 @@ class _Predictor:
         x = x - 360 * np.round((x - (west + east) / 2) / 360)
         times = len(quarters)
         x, y, place = np.repeat(x, times), np.repeat(y, times), np.repeat(own.place, times)
-        table = tables.at(x, y, np.tile(np.array(quarters, np.int64), len(own.code)))
         question = self.question
+        when = np.tile(np.array(quarters, np.int64), len(own.code))
+        table = tables.at(x, y, when, provider=question.provider)
         inputs, tests = self.model.inputs(table), float(question.tests or 1)
         level = question.name == LEVEL
         found = self.model.network_.predict(inputs, tests, question.devices, level=level)
@@ -386,15 +387,16 @@ class _Predictor:
         method = NONE if held is None else given(held.method, NONE)
         if self.record.settings.covariates or method == LOCAL:
             from geogp.runs.pipeline.repair import repair_of  # noqa: PLC0415 - slow
-            from geogp.runs.pipeline.validation import (  # noqa: PLC0415 - slow
+            from geogp.runs.pipeline.splits import (  # noqa: PLC0415 - slow
                 map_calibration_rows,
             )
 
             opened = self.reopen()
-            rows = map_calibration_rows(opened.job)
-            return opened.job.places, repair_of(opened.job, self.model, rows)
+            settings, inputs = opened.settings, opened.inputs
+            rows = map_calibration_rows(settings, inputs)
+            return inputs.places, repair_of(settings.conformal, inputs, self.model, rows)
         if held is None or method == NONE:
-            return PlaceTables(provider=self.question.provider), NO_REPAIR
+            return PlaceTables(), NO_REPAIR
         cells = tuple(
             Cell(
                 one.stratum,
@@ -405,4 +407,4 @@ class _Predictor:
             )
             for one in given(held.cells, [])
         )
-        return PlaceTables(provider=self.question.provider), Repair(method, given(held.n, 0), cells)
+        return PlaceTables(), Repair(method, given(held.n, 0), cells)

@@ -5,7 +5,7 @@ the first and -w for the second. So its variance includes the covariances betwee
 for changes between quarters, the distribution is that of the Gaussian process alone.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -42,16 +42,16 @@ def provider_levels(opened: Reopened, asked: AreaQuestion) -> ProviderLevels:
     RequestError if the run is not by provider, and the errors of `tile_areas` and
     `SpatialGP.joint`.
     """
-    job, providers = opened.job, opened.job.providers
+    providers = opened.inputs.providers
     if not providers:
         raise RequestError(
             f"{opened.path} has no providers. Map the file of your tests with geogp map "
             "--by-provider, or leave --by-provider out."
         )
-    areas, quantity = tile_areas(opened, asked.by, asked.crs), quantity_of(job.request.target)
+    areas, quantity = tile_areas(opened, asked.by, asked.crs), quantity_of(opened.settings.target)
     pairs = len(areas) * (len(providers) * (len(providers) + 1) // 2)
     level = opened.level(providers=providers, seed=asked.seed, columns=pairs, calibrated=False)
-    own = {name: replace(opened, job=job.of_provider(name)) for name in providers}
+    own = {name: opened.of_provider(name) for name in providers}
     tables = {name: areas.table(one) for name, one in own.items()}
     parts = []
     for (a, b), columns in compared(level, areas, quantity, providers).items():
@@ -63,12 +63,12 @@ def provider_levels(opened: Reopened, asked: AreaQuestion) -> ProviderLevels:
         parts.append(about.assign(other_tests=tables[b]["tests"], far_share=far, **columns))
     described = {
         "by": asked.by,
-        "at": job.question.at,
+        "at": opened.question.at,
         "zoom": opened.tiles.zoom,
         "providers": list(providers),
         "unit": quantity.unit,
         "mean": "geometric: of log10, over tiles",
-        "warnings": job.warnings,
+        "warnings": opened.listener.warnings,
     }
     return ProviderLevels(pd.concat(parts, ignore_index=True), areas, described)
 

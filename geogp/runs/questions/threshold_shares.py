@@ -48,16 +48,16 @@ def threshold_shares(opened: Reopened, asked: ThresholdQuestion) -> tuple[Excurs
     Raises RequestError for a threshold out of range, and the errors of `area_weights` and
     `tile_weights`.
     """
-    job, drawing = opened.job, opened.record.drawing
+    drawing = opened.record.drawing
     stored = () if drawing is UNSET or drawing.thresholds is UNSET else tuple(drawing.thresholds)
-    thresholds = thresholds_of(job.request.target, asked.threshold or stored or None)
+    thresholds = thresholds_of(opened.settings.target, asked.threshold or stored or None)
     people = (
         None if asked.weights is None else tile_weights(opened, asked.weights, asked.by, asked.crs)
     )
     areas, weights = area_weights(opened, asked.by, people, asked.crs)
     level = opened.level(seed=asked.seed, columns=asked.draws)
     opened.warn_of_smooth_level(level, "shares and joint regions")
-    job.listener.stage(f"{asked.draws} draws of all tiles")
+    opened.listener.stage(f"{asked.draws} draws of all tiles")
     how = {"draws": asked.draws, "seed": asked.seed}
     return excursions(level, thresholds, areas, weights, far=opened.far, **how)
 

@@ -15,7 +15,7 @@ from shapely.geometry.base import BaseGeometry
 from geogp.errors import RequestError
 from geogp.geodata.places.hexagons import hexagons_of, resolution_of
 from geogp.geodata.places.region import cut_at_antimeridian, polygonal_parts
-from geogp.runs.pipeline.drawing import tests_on
+from geogp.runs.pipeline.draw import tests_on
 from geogp.runs.questions.question_types import BY_STRATUM
 from geogp.runs.reopen import Reopened, tag_of
 
@@ -91,7 +91,7 @@ class TileAreas:
         The columns are ``area``, ``key``, ``tiles``, ``measured_tiles``, ``tests`` (in all
         quarters) and ``far_share``, the share of the tiles far from any measurement.
         """
-        tests = tests_on(opened.tiles, opened.job.mapped)
+        tests = tests_on(opened.tiles, opened.mapped)
         tiles = np.array([len(inside) for inside in self.tiles])
         return pd.DataFrame(
             {
@@ -124,7 +124,8 @@ def tile_areas(opened: Reopened, by: str, crs: str | None = None) -> TileAreas:
     number = layer.index(*centres)
     if not (number >= 0).any():
         raise RequestError(
-            f"no tile of {opened.job.region.name} lies in an area of --by {by}. Choose other areas."
+            f"no tile of {opened.inputs.region.name} lies in an area of --by {by}. Choose other "
+            "areas."
         )
     keys, inside = layer.keys or layer.labels, _grouped(number, len(layer))
     return TileAreas.with_tiles(tag_of(by, layer), layer.labels, keys, layer.shapes, inside)
@@ -139,7 +140,7 @@ def _grouped(number: Indices, count: int) -> list[Indices]:
 
 def _strata(opened: Reopened) -> TileAreas:
     """Return the region and its strata (without strata, only the region) as areas."""
-    region, tiles = opened.job.region, opened.tiles
+    region, tiles = opened.inputs.region, opened.tiles
     stratum = region.stratum(*tiles.centres)
     labels, inside = [region.name], [np.arange(len(tiles))]
     shapes: list[BaseGeometry] = [region.wrapped]

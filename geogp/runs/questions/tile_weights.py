@@ -65,13 +65,13 @@ def tile_weights(opened: Reopened, asked: str, by: str | None, crs: str | None =
     if wrong or not weights.any():
         raise DataError(
             f"expected weights of 0 or more in {asked}, and some above 0 in "
-            f"{opened.job.region.name}, found "
+            f"{opened.inputs.region.name}, found "
             f"{', '.join(wrong) or 'only 0'}. "
             "Correct them, or choose another column or raster with --weights."
         )
     tiny = (weights > 0) & (weights < _NEGLIGIBLE * weights.max())
     if tiny.any():
-        opened.job.warn(
+        opened.listener.warn(
             f"the weights of {asked} are above 0, but below {_NEGLIGIBLE:g} of the largest weight, "
             f"in {_share(opened.tiles, tiny)}, which hardly count. If they mean missing data, "
             "write them as such."
@@ -101,11 +101,11 @@ def _of_raster(opened: Reopened, path: Path) -> Floats:
         missing += np.isnan(value)
     if missing.all():
         raise DataError(
-            f"expected weights in {path}, found none in {opened.job.region.name}: the raster is of "
-            "another place, or has no finite value there. Choose another raster with --weights."
+            f"expected weights in {path}, found none in {opened.inputs.region.name}: the raster is "
+            "of another place, or has no finite value there. Choose another raster with --weights."
         )
     if missing.any():
-        opened.job.warn(
+        opened.listener.warn(
             f"{path} has no finite value (outside the raster, without data, or infinite) in "
             f"{_share(tiles, missing / side**2)}, and the weight there is 0."
         )
@@ -117,7 +117,7 @@ def _of_points(opened: Reopened, path: Path) -> Floats:
     """Return the sum of the values of the points in each tile; warn of points without a tile."""
     table, left_out = read_valued_points(path)
     for text in left_out:
-        opened.job.warn(text)
+        opened.listener.warn(text)
     tiles, value = opened.tiles, table["value"].to_numpy(np.float64)
     if (value < 0).any():
         raise DataError(
@@ -129,9 +129,9 @@ def _of_points(opened: Reopened, path: Path) -> Floats:
     place = pd.Index(own).get_indexer(pd.Index(code))
     outside = value[place < 0].sum()
     if outside > 0:
-        opened.job.warn(
+        opened.listener.warn(
             f"{outside / value.sum():.1%} of the weights of {path.name} lie outside the tiles of "
-            f"{opened.job.region.name}, and are left out."
+            f"{opened.inputs.region.name}, and are left out."
         )
     total = np.bincount(place[place >= 0], value[place >= 0], minlength=len(tiles))
     return total.astype(np.float64)
@@ -166,7 +166,7 @@ def _spread(opened: Reopened, polygons: gpd.GeoDataFrame, column: str) -> Floats
     values = np.append(polygons[column].to_numpy(np.float64, na_value=np.nan), 0.0)
     km2 = tile_areas_km2(centres[1], opened.tiles.zoom)
     total = np.bincount(place, km2, minlength=count + 1)
-    inside = polygons.representative_point().within(opened.job.region.wrapped).to_numpy()
+    inside = polygons.representative_point().within(opened.inputs.region.wrapped).to_numpy()
     for found, why in (
         (
             inside,
@@ -177,6 +177,6 @@ def _spread(opened: Reopened, polygons: gpd.GeoDataFrame, column: str) -> Floats
         lost = values[:-1][found & (total[:-1] == 0)].sum()
         if lost > 0:
             share = lost / values.sum()
-            opened.job.warn(f"{share:.1%} of {column} belongs to polygons that {why}")
+            opened.listener.warn(f"{share:.1%} of {column} belongs to polygons that {why}")
     weights: Floats = values[place] * km2 / total[place]
     return weights

@@ -18,7 +18,8 @@ from geogp.geodata.tiles.quarters import quarter_label
 from geogp.maps.page.kernel_basis import coarser
 from geogp.maps.page.page_quantiles import QuarterMap
 from geogp.records.record_names import LEVEL
-from geogp.runs.pipeline.job import Job
+from geogp.runs.pipeline.read import Inputs
+from geogp.runs.question import Question
 
 OTHER_TILES = 150_000
 """Largest number of tiles of a map that shows other quarters on the same tiles."""
@@ -29,54 +30,52 @@ OTHER_LARGER = 40_000
 
 @dataclass(frozen=True)
 class MapPredictor:
-    """Predicts the values of a job's map for any tiles and quarters.
+    """Predicts the values of a map for any tiles and quarters.
 
     `repair` corrects predicted measurements, but not predicted levels. Predicted numbers of tests
     refer to tiles of the map's `zoom`, even for tiles of another zoom.
     """
 
-    job: Job
+    inputs: Inputs
+    question: Question
     model: SpatialGP
     repair: Repair
     zoom: int
 
     def predict(self, tiles: Tiles, quarters: Sequence[int]) -> Prediction:
         """Return predictions at the centres of n tiles in q quarters, (q n,), sorted by quarter."""
-        question, tables, counts = self.job.question, self.job.places, self._counts
-        places = pd.concat([tables.of_tiles(tiles, quarter, **counts) for quarter in quarters])
-        found = self.model.predict_distribution(places, level=question.name == LEVEL)
-        if self.repair.n and question.name != LEVEL:
-            found = self.repair.apply(found, self._places(tiles, len(quarters)))
-        return found.pooled(4 ** (ZOOM - self.zoom))
+        tables, columns = self.inputs.places, self.question.columns
+        places = pd.concat([tables.of_tiles(tiles, quarter, **columns) for quarter in quarters])
+        level = self.question.name == LEVEL
+        law = self.model.predict_distribution(places, level=level)
+        if self.repair.n and not level:
+            law = self.repair.apply(law, self._places(tiles, len(quarters)))
+        return law.pooled(4 ** (ZOOM - self.zoom))
 
     @contextmanager
     def remembering(self, tiles: Tiles) -> Iterator[Mapping[str, Tensor]]:
         """Keep the level of tiles in the quarter of the map; see `Model.remembering`."""
-        places = self.job.places.of_tiles(tiles, self.job.question.quarter)
-        tests, devices = self.job.question.tests, self.job.question.devices
-        with self.model.network_.remembering(self.model.inputs(places), tests, devices) as level:
+        question = self.question
+        places = self.inputs.places.of_tiles(tiles, question.quarter, provider=question.provider)
+        inputs, network = self.model.inputs(places), self.model.network_
+        with network.remembering(inputs, question.tests, question.devices) as level:
             yield level
 
-    @property
-    def _counts(self) -> dict[str, int | None]:
-        return {"tests": self.job.question.tests, "devices": self.job.question.devices}
-
-    def other_quarters(self, tiles: Tiles, quarters: Sequence[int]) -> list[QuarterMap]:
-        """Return predictions for other quarters, on larger tiles if there would be too many."""
+    def other_quarters(self, tiles: Tiles, quarters: Sequence[int], most: int) -> list[QuarterMap]:
+        """Return predictions for other quarters, on larger tiles if there are more than `most`."""
         if not quarters:
             return []
-        each = self.job.preset.other_predictions // len(quarters)
-        coarse = coarser(tiles, other_zoom(tiles, each))
-        found, n = self.predict(coarse, quarters), len(coarse)
+        coarse = coarser(tiles, other_zoom(tiles, most // len(quarters)))
+        law, n = self.predict(coarse, quarters), len(coarse)
         return [
-            QuarterMap(quarter_label(quarter), coarse, found[place * n : (place + 1) * n])
+            QuarterMap(quarter_label(quarter), coarse, law[place * n : (place + 1) * n])
             for place, quarter in enumerate(quarters)
         ]
 
     def _places(self, tiles: Tiles, times: int) -> RepairPlaces:
         """Return strata, tests (by default the median) and coordinates of tiles, for a repair."""
-        region = self.job.region
-        tests = float(self.job.question.tests or np.median(self.job.observations.tests))
+        region = self.inputs.region
+        tests = float(self.question.tests or np.median(self.inputs.observations.tests))
         longitude, latitude = (np.tile(part, times) for part in tiles.centres)
         stratum = np.tile(region.stratum(*tiles.centres), times)
         tested = np.full(len(longitude), tests)
