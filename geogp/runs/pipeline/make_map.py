@@ -104,11 +104,13 @@ class RunResult:
     already_there: bool = False
 
 
-def make_map(request: MapRequest, listener: ProgressListener | None = None) -> RunResult:
+def make_map(
+    request: MapRequest, listener: ProgressListener | None = None, *, call: str | None = None
+) -> RunResult:
     """Lock the run folder, make one map with its report, and return the finished run.
 
     Finished fits in the folder are not repeated. If the settings of the map are also the same, only
-    missing or changed files are made again.
+    missing or changed files are made again. `call` is as in `RunNote`.
 
     Raises RequestError if the request cannot be met, the output path is a file, the run folder
     contains another run, or another process has locked the folder. Raises DataError if data are
@@ -125,6 +127,7 @@ def make_map(request: MapRequest, listener: ProgressListener | None = None) -> R
         listener.phases(clock)
         clock.begin("read")
         job = prepare(request, listener, clock)
+        job.call = call
         if request.out is None:
             stack.enter_context(lock_folder(job.folder.path))
         return run_job(job)
