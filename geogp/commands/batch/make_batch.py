@@ -143,7 +143,9 @@ def check_output(where: Place, runs: Sequence[PlannedRun], *, force: bool) -> No
     for path, own in files.items():
         OutputFiles("batch", [path], reads=reads, own=own, force=force)
     if not force:
-        where.check_address([BATCH_FILE, FOLDER, *(run.name for run in runs)])
+        ours = [] if groups is None else [BATCH_FILE, FOLDER]  # copied by an earlier call
+        names = [BATCH_FILE, FOLDER, *(run.name for run in runs)]
+        where.check_address([name for name in names if name not in ours])
 
 
 def _table_for(where: Place, settings: dict[str, Any], *, fresh: bool) -> BatchTable:
