@@ -106,9 +106,10 @@ def needs_of(folder: Path) -> dict[str, set[str]]:
     return needs
 
 
-def test_the_tests_of_the_models_stand_on_the_same_floors():
-    folders = {path.parent.name for path in (ROOT / "tests" / "models").glob("*/test_*.py")}
-    assert folders == set(FLOORS)
+@pytest.mark.parametrize("room", ["geodata", "models"])
+def test_the_tests_of_a_room_stand_in_the_same_folders(room):
+    folders = {path.parent.name for path in (ROOT / "tests" / room).glob("*/test_*.py")}
+    assert folders == {path.parent.name for path in (ROOT / "geogp" / room).glob("*/__init__.py")}
 
 
 def test_no_floor_of_the_models_imports_one_above():
