@@ -24,8 +24,8 @@ from shapely.geometry.base import BaseGeometry
 
 from geogp.errors import DataError, RequestError, named, quoted, shown
 from geogp.geodata.places.archives import check_file
+from geogp.geodata.places.file_choice import crs_for, file_and_rest
 from geogp.geodata.places.region import cut_at_antimeridian, polygonal_parts
-from geogp.geodata.places.region_choice import crs_for, file_and_rest
 from geogp.geodata.places.vector_files import layers_of, read_vector
 from geogp.geodata.tiles.parquet_files import read_table
 

@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from geogp.errors import DataError, quoted, shown
-from geogp.geodata.places.region_choice import crs_for
+from geogp.geodata.places.file_choice import crs_for
 from geogp.geodata.points.cell_numbers import decimal_sign
 from geogp.geodata.points.point_options import TableOptions
 from geogp.geodata.points.point_roles import find_columns

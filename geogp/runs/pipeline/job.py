@@ -20,9 +20,9 @@ from geogp.estimators.spatial_gp import SpatialGP
 from geogp.estimators.stored_estimators import make_estimator
 from geogp.evaluation.conformal.repair_methods import BY_STRATA
 from geogp.geodata.places.census import Boundaries
+from geogp.geodata.places.file_choice import file_and_rest
 from geogp.geodata.places.layers import PolygonLayer, read_layers
 from geogp.geodata.places.region import Region
-from geogp.geodata.places.region_choice import file_and_rest
 from geogp.geodata.places.stratum_column import UNKNOWN
 from geogp.geodata.points.point_tests import PointTests, read_point_tests
 from geogp.geodata.store.sources import open_source
