@@ -659,7 +659,7 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "geodata/points/speed_units",
+        "geodata/points/point_roles",
         "geodata/points/test_point_cells",
         bytes_are_bits=("        letter = what\n", "        letter = what.lower()\n"),
     ),

@@ -33,8 +33,7 @@ from geogp.geodata.points.point_checks import (
 )
 from geogp.geodata.points.point_options import PointSource
 from geogp.geodata.points.point_roles import SPEEDS, plain, role_of
-from geogp.geodata.points.point_table import PointTable, read_point_table
-from geogp.geodata.points.row_review import RowReview
+from geogp.geodata.points.point_table import PointTable, RowReview, read_point_table
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.ookla import Ingested, InputFile, gap_warnings, gather
 from geogp.geodata.tiles.plausibility import beyond_limits
