@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-import numpy as np
 import platformdirs
 from filelock import FileLock, Timeout
 
@@ -203,13 +202,6 @@ class CacheEntry:
             yield
         finally:
             lock.release()
-
-
-def overlap(codes: "np.ndarray[Any, np.dtype[np.uint64]]", ranges: Ranges) -> Any:
-    """Return whether each code lies in one of the ranges, which are sorted and disjoint."""
-    signed = codes.astype(np.int64)
-    place = np.searchsorted(ranges[:, 0], signed, side="right") - 1
-    return (place >= 0) & (signed <= ranges[np.maximum(place, 0), 1])
 
 
 def children(folder: Path) -> list[Path]:
