@@ -296,22 +296,14 @@ def _read_shapes(path: Path, options: TableOptions) -> PointTable:
     """Return the table of a Parquet or vector file, with coordinates from its points."""
     from geogp.geodata.places.polygons import (  # noqa: PLC0415 - slow, and not for text files
         DAMAGE,
-        geo_table,
         read_shapes,
-        with_crs,
         without_network,
     )
-    from geogp.geodata.tiles.parquet_files import read_table  # noqa: PLC0415
 
     try:
-        if path.suffix.lower() in TABLES:
-            check_file(path)
-            table = read_table(path, MAX_POINTS)
-            if b"geo" not in (table.schema.metadata or {}):
-                return _of_arrow(path, table)
-            frame = with_crs(path, geo_table(table), options.crs)
-        else:
-            frame = read_shapes(path, MAX_POINTS, options.sheet, options.crs)
+        frame = read_shapes(path, MAX_POINTS, options.sheet, options.crs)
+        if not isinstance(frame, pd.DataFrame):
+            return _of_arrow(path, frame)
         if getattr(frame, "active_geometry_name", None) is None:
             number = np.arange(1, len(frame) + 1)
             found = TextTable(pd.DataFrame(frame), number)
