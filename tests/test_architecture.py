@@ -106,9 +106,10 @@ def needs_of(folder: Path) -> dict[str, set[str]]:
     return needs
 
 
-def test_the_tests_of_the_models_stand_on_the_same_floors():
-    folders = {path.parent.name for path in (ROOT / "tests" / "models").glob("*/test_*.py")}
-    assert folders == set(FLOORS)
+@pytest.mark.parametrize("room", ["geodata", "models"])
+def test_the_tests_of_a_room_stand_in_the_same_folders(room):
+    folders = {path.parent.name for path in (ROOT / "tests" / room).glob("*/test_*.py")}
+    assert folders == {path.parent.name for path in (ROOT / "geogp" / room).glob("*/__init__.py")}
 
 
 def test_no_floor_of_the_models_imports_one_above():
@@ -130,9 +131,10 @@ def test_no_floor_of_the_models_imports_one_above():
     assert upward == set()
 
 
-def test_no_modules_of_the_models_need_each_other():
+@pytest.mark.parametrize("room", ["geodata", "models"])
+def test_no_modules_of_a_room_need_each_other(room):
     """Imports in functions and for type checkers count."""
-    needs = needs_of(ROOT / "geogp" / "models")
+    needs = needs_of(ROOT / "geogp" / room)
     reached = {name: _reached(name, needs) for name in needs}
     circles = {
         frozenset({name, *(other for other in found if name in reached[other])})

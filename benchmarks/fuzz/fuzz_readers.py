@@ -34,8 +34,7 @@ from geogp.geodata.places.census import read_region
 from geogp.geodata.places.layers import read_layer
 from geogp.geodata.points.point_options import PointSource
 from geogp.geodata.points.point_tests import read_point_tests
-from geogp.geodata.store.cache import CacheEntry, read_note, readable_folder
-from geogp.geodata.store.cache_contents import cache_items
+from geogp.geodata.store.cache import CacheEntry, cache_items, read_note, readable_folder
 from geogp.geodata.store.remote import Patience, RemoteFile
 from geogp.geodata.store.sources import Folder, relative_name
 from geogp.geodata.tiles import quadkeys

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from geogp.errors import DataError, RequestError
 from geogp.files import ELSEWHERE, check_folder, check_path, read_json, sha256_of, write_bytes
-from geogp.geodata.places.region_choice import existing_path
+from geogp.geodata.places.file_choice import existing_path
 from geogp.runs.run_folder import run_folder_of
 from geogp.runs.run_identity import input_paths
 from geogp.runs.run_names import RUN_FILE, RUNS, printable

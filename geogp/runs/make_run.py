@@ -5,7 +5,7 @@ from typing import TypedDict, Unpack
 
 from geogp.arguments import checked_arguments
 from geogp.errors import RequestError, named
-from geogp.geodata.places.region_choice import file_and_rest
+from geogp.geodata.places.file_choice import file_and_rest
 from geogp.runs.open_run import Run, open_run
 from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.progress import ProgressListener

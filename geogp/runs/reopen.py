@@ -24,7 +24,7 @@ from geogp.geodata.places.census import read_tracts
 from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.layers import PolygonLayer, read_layer
 from geogp.geodata.places.region import Region, Tiles
-from geogp.geodata.places.region_choice import AUTO
+from geogp.geodata.places.state_names import AUTO
 from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.quarters import quarter_label

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, to_builtins
 from msgspec.structs import fields
 
-from geogp.geodata.places.region_choice import existing_path
+from geogp.geodata.places.file_choice import existing_path
 from geogp.geodata.tiles.ookla import InputFile
 from geogp.records.run_record import InputRecord, RunIdentity, given
 

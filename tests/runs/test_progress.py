@@ -172,7 +172,7 @@ def test_a_missing_file_is_refused_before_data_are_read(small, tmp_path, monkeyp
         pytest.fail("data were read")
 
     monkeypatch.setattr("geogp.runs.pipeline.read.read_observations", never)
-    monkeypatch.setattr("geogp.geodata.places.chosen_region.read_region", never)
+    monkeypatch.setattr("geogp.geodata.places.census.read_region", never)
     absent = str(tmp_path / "absent.tif")
     request = small.request(
         tmp_path / "run", **{option: (absent,) if option == "covariates" else absent}

@@ -13,7 +13,7 @@ import geogp
 from geogp.commands.gallery import make_gallery
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.class_scores import class_scores
-from geogp.geodata.tiles.speed_tiers import SPEED_TIERS, speed_tiers
+from geogp.geodata.tiles.targets import SPEED_TIERS, speed_tiers
 from geogp.records.record_reading import run_schema
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.run_map import remake_report, run_map

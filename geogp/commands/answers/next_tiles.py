@@ -11,7 +11,7 @@ from geogp.commands.answers.run_answer import RunAnswer, reopened
 from geogp.commands.run_requests import NextRequest
 from geogp.errors import RequestError
 from geogp.files import write_bytes, write_text
-from geogp.geodata.places.region_choice import existing_path
+from geogp.geodata.places.file_choice import existing_path
 from geogp.maps.figures.numbered import numbered_figure
 from geogp.maps.target_quantities import quantity_of
 from geogp.runs.progress import ProgressListener

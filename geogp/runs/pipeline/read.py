@@ -9,9 +9,9 @@ import pandas as pd
 from geogp.errors import DataError, RequestError
 from geogp.estimators.point_scale import providers_of
 from geogp.geodata.places.census import Boundaries
+from geogp.geodata.places.file_choice import file_and_rest
 from geogp.geodata.places.layers import PolygonLayer, read_layers
 from geogp.geodata.places.region import Region
-from geogp.geodata.places.region_choice import file_and_rest
 from geogp.geodata.points.point_tests import PointTests, read_point_tests
 from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.observations import Observations

@@ -15,7 +15,7 @@ from geogp.choices import (
     setting,
 )
 from geogp.errors import RequestError
-from geogp.geodata.places.region_choice import crs_for
+from geogp.geodata.places.file_choice import crs_for
 from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.models.options import CANDIDATES
 from geogp.records.record_names import QUESTIONS

@@ -24,7 +24,7 @@ from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.plausibility import LIMITS, Limit
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
 
-DEMO = Path(__file__).parents[2] / "data" / "demo"
+DEMO = Path(__file__).parents[3] / "data" / "demo"
 QUARTERS = parse_quarters("2022Q1..2023Q4").all
 TARGETS = {"": ("avg_d_kbps", 1000), "_upload": ("avg_u_kbps", 1000), "_latency": ("avg_lat_ms", 1)}
 

@@ -29,7 +29,7 @@ from geogp.geodata.places.census import read_around, read_region
 from geogp.geodata.places.region import Region
 from geogp.geodata.store import sources
 from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES
-from geogp.geodata.store.cache_contents import WHOLE, cache_items
+from geogp.geodata.store.cache import WHOLE, cache_items
 from geogp.geodata.store.remote import Patience
 from geogp.geodata.store.sources import Folder, Web
 

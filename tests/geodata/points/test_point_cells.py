@@ -10,11 +10,16 @@ from geogp.errors import DataError, RequestError
 from geogp.geodata.points.cell_numbers import MISSING, decimal_sign, is_missing, read_numbers
 from geogp.geodata.points.cell_places import _degrees
 from geogp.geodata.points.cell_times import is_clock, read_times, zone_of
-from geogp.geodata.points.header_rows import table_of
 from geogp.geodata.points.point_options import PointOptions, named_columns
-from geogp.geodata.points.point_roles import find_columns, role_of
-from geogp.geodata.points.speed_units import AMBIGUOUS, KBPS, latency_unit, speed_unit
-from geogp.geodata.points.text_rows import decoded, rows_of
+from geogp.geodata.points.point_roles import (
+    AMBIGUOUS,
+    KBPS,
+    find_columns,
+    latency_unit,
+    role_of,
+    speed_unit,
+)
+from geogp.geodata.points.text_tables import decoded, rows_of, table_of
 from geogp.geodata.tiles.quarters import quarter_index, quarter_label
 
 

@@ -9,12 +9,12 @@ import pytest
 from bucket_files import read, tile_columns, tiles_around, write_quarter
 
 from geogp.errors import OutputError
-from geogp.geodata.store import cache_contents
-from geogp.geodata.store.cache import CacheEntry
-from geogp.geodata.store.cache_contents import (
+from geogp.geodata.store import cache as cache_module
+from geogp.geodata.store.cache import (
     DAMAGED,
     UNFINISHED,
     WHOLE,
+    CacheEntry,
     cache_items,
     clear_cache,
 )
@@ -86,14 +86,14 @@ def test_what_vanishes_while_it_is_listed_is_left_out(
     left = tiles.with_name(f".{tiles.name}.abcdefgh")
     left.write_text("half")
     gone = {"left": left, "tiles": tiles, "border": border}[which]
-    original = cache_contents._files
+    original = cache_module._files
 
     def racing():
         found = original()
         gone.unlink()
         return found
 
-    monkeypatch.setattr(cache_contents, "_files", racing)
+    monkeypatch.setattr(cache_module, "_files", racing)
     assert {item.path for item in cache_items(check=check)} == {left, tiles, border} - {gone}
 
 

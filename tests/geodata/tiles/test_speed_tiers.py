@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from geogp.errors import DataError
-from geogp.geodata.tiles.speed_tiers import SPEED_TIERS, speed_tiers
-from geogp.geodata.tiles.targets import TARGETS
+from geogp.geodata.tiles.targets import SPEED_TIERS, TARGETS, speed_tiers
 
 
 def test_a_tile_has_the_highest_tier_that_it_reaches():

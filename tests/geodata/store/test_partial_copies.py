@@ -15,8 +15,7 @@ from bucket_files import (
 
 from geogp.errors import NetworkError, OutputError
 from geogp.geodata.store import remote_tiles
-from geogp.geodata.store.cache import LOCKS
-from geogp.geodata.store.cache_contents import UNFINISHED, cache_items, clear_cache
+from geogp.geodata.store.cache import LOCKS, UNFINISHED, cache_items, clear_cache
 from geogp.geodata.store.remote import Patience
 from geogp.geodata.store.sources import Folder, Web
 

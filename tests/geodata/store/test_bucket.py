@@ -9,7 +9,7 @@ from bucket_files import values
 from moto.server import ThreadedMotoServer
 
 from geogp.geodata.places.census import read_region
-from geogp.geodata.store.cache_contents import cache_items
+from geogp.geodata.store.cache import cache_items
 from geogp.geodata.store.sources import Folder, open_source
 from geogp.geodata.tiles.ookla import read_observations
 from geogp.geodata.tiles.quarters import parse_quarters

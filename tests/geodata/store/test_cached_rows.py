@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from run_worlds import made_up_run, note_of
 
 from geogp.errors import DataError
-from geogp.geodata.store.cache_contents import cache_items, clear_cache
+from geogp.geodata.store.cache import cache_items, clear_cache
 from geogp.geodata.store.fetch_quarters import fetch_quarters
 from geogp.geodata.store.remote import Patience, Transfer
 from geogp.geodata.store.sources import Folder, Web

@@ -1,21 +1,17 @@
-"""Reading of the region that a user chose (a state, or polygons in a file), and of its strata."""
+"""Regions and strata from files of polygons of the user."""
 
 import re
 import unicodedata
-from dataclasses import replace
-from pathlib import Path
 
 from shapely.geometry import MultiPolygon
 from shapely.geometry.base import BaseGeometry
 
 from geogp.errors import DataError, RequestError, check_name, named, quoted
-from geogp.geodata.places.census import Boundaries, read_around, read_region
+from geogp.geodata.places.file_choice import column_and_value
 from geogp.geodata.places.layers import ELSEWHERE, column_of, files_read
 from geogp.geodata.places.polygons import choose_polygons
 from geogp.geodata.places.region import Region, Strata, polygonal_parts
-from geogp.geodata.places.region_choice import RegionChoice, column_and_value
 from geogp.geodata.places.stratum_column import ALL, UNKNOWN
-from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.ookla import InputFile
 
 LONGEST_CODE = 60  # letters in the code of a region, because file names contain the code
@@ -24,40 +20,6 @@ LONGEST_NAME = 40
 _TAKEN = {ALL, UNKNOWN}
 
 _SLIVER = 1e-6  # gaps and overlaps with a smaller share of the region are not reported
-
-
-def read_chosen(choice: RegionChoice, extent: BaseGeometry | None = None) -> Boundaries:
-    """Return the region and the strata that a user chose; `extent` is as in `RegionChoice.read`.
-
-    Raises the errors of `read_region`, `read_own_region` and `read_own_strata`.
-    """
-    found = _boundaries(choice, extent)
-    if choice.strata is None:
-        return found
-    strata, files, warnings = read_own_strata(choice.strata, found.region, choice.crs)
-    return replace(
-        found,
-        region=found.region.with_strata(strata),
-        files=(*found.files, *files),
-        warnings=(*found.warnings, *warnings),
-    )
-
-
-def _boundaries(choice: RegionChoice, extent: BaseGeometry | None) -> Boundaries:
-    if choice.region is not None:
-        assert choice.boundaries is not None
-        return read_region(open_source(choice.boundaries), choice.region, choice.urban_vintage)
-    if choice.file is not None:
-        region, files, warnings = read_own_region(choice.file, choice.name, choice.crs)
-    else:
-        assert choice.points is not None
-        assert extent is not None
-        name = choice.name or Path(choice.points).stem
-        region, files, warnings = Region.from_geometry(code_of(name), name.strip(), extent), (), ()
-    if choice.boundaries is None:
-        return Boundaries(region, files, warnings)
-    found = read_around(open_source(choice.boundaries), region, choice.urban_vintage)
-    return replace(found, files=(*files, *found.files), warnings=(*warnings, *found.warnings))
 
 
 def read_own_region(
@@ -82,12 +44,17 @@ def read_own_region(
                 f"no row of {path} has {quoted(value)} in {column}; this column contains "
                 f"{named(sorted(texts.unique()))}."
             )
-    full = path.stem if name is None else name.strip()
+    full = path.stem if name is None else name
     try:
-        region = Region.from_geometry(code_of(full), full, chosen.geometry.union_all())
+        region = region_of(full, chosen.geometry.union_all())
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
     return region, files_read(path, len(table), len(chosen)), tuple(warnings)
+
+
+def region_of(name: str, boundary: BaseGeometry) -> Region:
+    """Return a region with a name from the user; raise the errors of `Region.from_geometry`."""
+    return Region.from_geometry(code_of(name), name.strip(), boundary)
 
 
 def code_of(name: str) -> str:

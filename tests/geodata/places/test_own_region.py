@@ -14,8 +14,8 @@ from shapely.geometry import LineString, Point, box
 
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places import archives as untrusted
-from geogp.geodata.places.chosen_region import code_of, read_own_region
-from geogp.geodata.places.region_choice import absolute_name
+from geogp.geodata.places.file_choice import absolute_name
+from geogp.geodata.places.own_polygons import code_of, read_own_region
 
 WEST, EAST = box(-66.2, 18.1, -66.1, 18.3), box(-66.1, 18.1, -66.0, 18.3)
 

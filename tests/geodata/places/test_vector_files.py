@@ -515,7 +515,7 @@ def test_json_that_is_not_geojson(tmp_path, text, told):
 
 def test_all_of_the_package_opens_files_through_one_function():
     """What asks GDAL for shapes stands in one module."""
-    root = Path(__file__).parents[2] / "geogp"
+    root = Path(__file__).parents[3] / "geogp"
     calls = re.compile(r"pyogrio\.|\.read_file\(|fiona")
     found = {path.name for path in root.rglob("*.py") if calls.search(path.read_text("utf-8"))}
     assert found == {"vector_files.py"}

@@ -8,7 +8,7 @@ from bucket_files import small_region
 from shapely.geometry import box
 
 from geogp.errors import DataError, RequestError
-from geogp.geodata.places.chosen_region import read_own_strata
+from geogp.geodata.places.own_polygons import read_own_strata
 from geogp.geodata.places.region import Region
 from geogp.geodata.places.stratum_column import (
     marked,

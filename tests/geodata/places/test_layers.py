@@ -10,8 +10,8 @@ from shapely.geometry import MultiPolygon, Point, Polygon, box
 from geogp.errors import DataError, RequestError
 from geogp.files import sha256_of
 from geogp.geodata.places.census import read_region
+from geogp.geodata.places.file_choice import absolute_name
 from geogp.geodata.places.layers import ELSEWHERE, PolygonLayer, read_layer, read_layers
-from geogp.geodata.places.region_choice import absolute_name
 from geogp.geodata.store.sources import Folder
 
 WEST, EAST = box(-67, 18, -66, 19), box(-66, 18, -65, 19)

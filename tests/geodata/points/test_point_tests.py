@@ -13,9 +13,9 @@ from geogp.geodata.places.region import Region
 from geogp.geodata.points import point_tests
 from geogp.geodata.points.point_checks import extent_km
 from geogp.geodata.points.point_options import PointOptions, PointSource
+from geogp.geodata.points.point_roles import KBPS
 from geogp.geodata.points.point_table import read_point_table
 from geogp.geodata.points.point_tests import read_point_tests
-from geogp.geodata.points.speed_units import KBPS
 from geogp.geodata.tiles.quadkeys import format_quadkeys, tiles_at, tiles_to_codes
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
 

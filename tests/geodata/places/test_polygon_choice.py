@@ -7,11 +7,11 @@ import pytest
 from shapely.geometry import GeometryCollection, LineString, Point, Polygon, box
 
 from geogp.errors import DataError, RequestError
-from geogp.geodata.places.chosen_region import read_own_region, read_own_strata
 from geogp.geodata.places.layers import read_layer, read_layers
+from geogp.geodata.places.own_polygons import read_own_region, read_own_strata
 from geogp.geodata.places.polygons import read_polygons
 
-CASES = Path(__file__).parents[1] / "fixtures" / "cases"
+CASES = Path(__file__).parents[2] / "fixtures" / "cases"
 BARE = CASES / "41-shapefile-without-prj"
 MIXED = CASES / "51-mixed-geometries"
 

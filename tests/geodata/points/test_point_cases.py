@@ -9,7 +9,7 @@ from geogp.errors import DataError
 from geogp.geodata.points.point_options import PointOptions, PointSource
 from geogp.geodata.points.point_tests import read_point_tests
 
-CASES = Path(__file__).parents[1] / "fixtures" / "cases"
+CASES = Path(__file__).parents[2] / "fixtures" / "cases"
 
 GERMAN = ("time=Zeit,latitude=Breite,longitude=Länge,download=Download (Mbit/s),provider=Anbieter",)
 

@@ -19,8 +19,7 @@ from bucket_files import (
 )
 
 from geogp.errors import DataError, NetworkError, OutputError, UnreachableError
-from geogp.geodata.store.cache import CacheEntry
-from geogp.geodata.store.cache_contents import DAMAGED, UNFINISHED, cache_items, clear_cache
+from geogp.geodata.store.cache import DAMAGED, UNFINISHED, CacheEntry, cache_items, clear_cache
 from geogp.geodata.store.fetch_quarters import fetch_quarters
 from geogp.geodata.store.remote import Patience, Transfer
 from geogp.geodata.store.sources import Folder, Web
