@@ -112,7 +112,7 @@ def make_batch(
             f"{where.name} cannot be locked: do not start another batch there while this batch "
             f"runs. Its runs are made in {where.folder}"
         )
-    with lock_folder(where.folder):
+    with lock_folder(where.folder, cure=f"choose another folder with {where.option}"):
         if request is None:
             table = read_table(where.folder)
             if table is None:
@@ -143,9 +143,8 @@ def check_output(where: Place, runs: Sequence[PlannedRun], *, force: bool) -> No
     for path, own in files.items():
         OutputFiles("batch", [path], reads=reads, own=own, force=force)
     if not force:
-        ours = [] if groups is None else [BATCH_FILE, FOLDER]  # copied by an earlier call
-        names = [BATCH_FILE, FOLDER, *(run.name for run in runs)]
-        where.check_address([name for name in names if name not in ours])
+        names = [run.name for run in runs]
+        where.check_address(names if groups is not None else [BATCH_FILE, FOLDER, *names])
 
 
 def _table_for(where: Place, settings: dict[str, Any], *, fresh: bool) -> BatchTable:
