@@ -59,11 +59,6 @@ def differences(held: RunIdentity, identity: RunIdentity) -> list[str]:
     return found
 
 
-def same_map(held: RunIdentity, identity: RunIdentity) -> bool:
-    """Return whether fits and map settings of two runs are equal, so that their maps are equal."""
-    return not differences(held, identity) and held.drawing == identity.drawing
-
-
 def input_record(file: InputFile) -> InputRecord:
     """Return the entry of run.json for an input file."""
     return InputRecord(**vars(file))

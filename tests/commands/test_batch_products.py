@@ -352,10 +352,11 @@ def write_run(folder, *files, **run):
     return folder
 
 
-@pytest.fixture
-def used(tmp_path):
+@pytest.fixture(params=["memory", "bucket"])
+def used(tmp_path, bucket, request):
     """A place with the upload of a run, and a file of the user beside it."""
-    place = open_place(f"memory://used-{tmp_path.name}")
+    address = bucket if request.param == "bucket" else "memory:/"
+    place = open_place(f"{address}/used-{tmp_path.name}")
     write_run(place.folder / "run", "map.html", "old.tif", "zarr/0.0", "zarr/9.9", seed=1)
     place.upload_run("run")
     place.files.pipe_file(f"{place.root}/run/my-notes.txt", b"content")
@@ -397,7 +398,7 @@ def test_an_upload_that_was_stopped_is_done_again(used, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(type(used.files), "put_file", stopped)
-        with pytest.raises(NetworkError, match=r"cannot write memory:.*: the line broke\."):
+        with pytest.raises(NetworkError, match=r"cannot write .*: the line broke\."):
             used.upload_run("run")
     assert files_at(used, "run") == {"map.html", "my-notes.txt"}
     monkeypatch.setattr(type(used.files), "put_file", counted)

@@ -236,27 +236,18 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
         pass
 
 
-def test_no_lock_is_copied_to_the_place_of_a_batch(run):
-    from geogp.commands.batch.batch_place import open_place
-
-    place = open_place("memory://locks")
-    with lock_folder(run):
-        place.put_run(run, "run")
-    assert sorted(place.sizes("run")) == ["run.json", "test_predictions.parquet"]
-
-
 def test_a_worker_of_a_batch_waits_for_who_holds_the_folder(tmp_path, monkeypatch):
     from geogp.commands.batch import batch_work
     from geogp.commands.batch.batch_plan import run_of
 
     begun = threading.Event()
 
-    def stop(*_):
+    def stop(*_, **__):
         begun.set()
         raise DataError("stopped here")
 
-    monkeypatch.setattr(batch_work, "prepare", stop)
-    order = batch_work.WorkOrder(run_of(MapRequest("PR")), str(tmp_path), None)
+    monkeypatch.setattr(batch_work, "make_map", stop)
+    order = batch_work.WorkOrder(run_of(MapRequest("PR")), tmp_path)
 
     def make():
         with suppress(DataError):

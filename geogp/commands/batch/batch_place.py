@@ -7,7 +7,7 @@ not used, because it pins a version of botocore that conflicts with other packag
 import json
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -53,9 +53,10 @@ class Place:
         """
         if not self.files:
             return
-        with self._reaching("read"):
-            paths = self.files.ls(self.root, detail=False) if self.files.isdir(self.root) else []
-        there = {str(path).rstrip("/").rpartition("/")[2] for path in paths}
+        there = set()
+        with self._reaching("read"), suppress(FileNotFoundError):
+            paths = self.files.ls(self.root, detail=False)
+            there = {str(path).rstrip("/").rpartition("/")[2] for path in paths}
         foreign = [name for name in names if name in there and not (self.folder / name).exists()]
         if foreign:
             raise RequestError(
@@ -83,14 +84,13 @@ class Place:
         if not self.files:
             return
         run, there = self.folder / name, f"{self.root}/{name}"
-        with self._reaching("write"):
-            if self.files.exists(f"{there}/{RUN_FILE}"):
-                before = self.files.cat_file(f"{there}/{RUN_FILE}")
-                if before == (run / RUN_FILE).read_bytes():
-                    return
-                for file in (RUN_FILE, *_files_in(before)):
-                    if self.files.exists(f"{there}/{file}"):
-                        self.files.rm(f"{there}/{file}", recursive=True)
+        with self._reaching("write"), suppress(FileNotFoundError):
+            before = self.files.cat_file(f"{there}/{RUN_FILE}")
+            if before == (run / RUN_FILE).read_bytes():
+                return
+            for file in (RUN_FILE, *_files_in(before)):
+                with suppress(FileNotFoundError):
+                    self.files.rm(f"{there}/{file}", recursive=True)
         paths = [path for path in sorted(run.rglob("*")) if path.is_file()]
         own = [path for path in paths if path.name not in {RUN_FILE, *LOCK_FILES}]
         self.upload(*(path.relative_to(self.folder).as_posix() for path in (*own, run / RUN_FILE)))

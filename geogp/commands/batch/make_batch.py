@@ -112,7 +112,7 @@ def make_batch(
             f"{where.name} cannot be locked: do not start another batch there while this batch "
             f"runs. Its runs are made in {where.folder}"
         )
-    with lock_folder(where.folder):
+    with lock_folder(where.folder, cure=f"choose another folder with {where.option}"):
         if request is None:
             table = read_table(where.folder)
             if table is None:
@@ -143,9 +143,8 @@ def check_output(where: Place, runs: Sequence[PlannedRun], *, force: bool) -> No
     for path, own in files.items():
         OutputFiles("batch", [path], reads=reads, own=own, force=force)
     if not force:
-        ours = [] if groups is None else [BATCH_FILE, FOLDER]  # copied by an earlier call
-        names = [BATCH_FILE, FOLDER, *(run.name for run in runs)]
-        where.check_address([name for name in names if name not in ours])
+        names = [run.name for run in runs]
+        where.check_address(names if groups is not None else [BATCH_FILE, FOLDER, *names])
 
 
 def _table_for(where: Place, settings: dict[str, Any], *, fresh: bool) -> BatchTable:
@@ -204,10 +203,9 @@ class _Batch:
 
     def _upload(self, national: dict[str, NationalRow]) -> None:
         """Copy the finished runs, the joined files and batch.json to the address."""
-        for name, row in self._rows.items():
-            if row.state == "done":
-                self._listener.stage(f"copying {name} to {self._place.name}")
-                self._place.upload_run(name)
+        for name in filter(self._is_finished, self._planned):
+            self._listener.stage(f"copying {name} to {self._place.name}")
+            self._place.upload_run(name)
         joined = [group for group, row in national.items() if not row.error]
         files = [f"{FOLDER}/{group}/{file}" for group in joined for file in NATIONAL_FILES]
         self._place.upload(*files, BATCH_FILE)
@@ -272,14 +270,18 @@ class _Batch:
         self._listener.stage(f"[{self._done}/{len(self._rows)}] {name}: {text}")
         self._table.write(self._folder)
 
+    def _is_finished(self, name: str) -> bool:
+        """Return whether a run of this or an earlier call is done, and still in its folder."""
+        row, file = self._table.runs[name], self._folder / name / RUN_FILE
+        return row.state == "done" and file.is_file()
+
     def _join(self, group: str) -> None:
         """Join the finished runs of a group on this machine, unless they are already joined."""
         members = [run for run in self._planned.values() if run.group == group]
         regions = {
             run.name: run.region
             for run in sorted(members, key=lambda run: run.region)
-            if self._table.runs[run.name].state == "done"
-            and (self._folder / run.name / RUN_FILE).is_file()
+            if self._is_finished(run.name)
         }
         if not regions:
             return

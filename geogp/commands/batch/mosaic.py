@@ -24,7 +24,7 @@ CACHE_BYTES = 256 * 2**20
 """Largest size of GDAL's cache in memory, in bytes."""
 
 _OFF = 1e-6
-"""Largest rounding error of a number that should be whole."""
+"""Largest rounding error of an edge or a width of a raster, as a part of a pixel."""
 
 _Span = tuple[int, int]
 """First number, and how many."""
@@ -139,12 +139,12 @@ def _tiles_of(raster: Any) -> Frame:
     """Return zoom, position and size of a raster whose pixels are tiles of Web Mercator."""
     step, world = raster.transform, quadkeys.HALF_WORLD_M
     if raster.crs is not None and raster.crs.to_epsg() == 3857 and step.a > 0:
-        zoom_of = math.log2(2 * world / step.a)
-        found = (zoom_of, (step.c + world) / step.a, (world - step.f) / step.a)
-        square = math.isclose(step.a, -step.e, rel_tol=_OFF)
-        if square and all(abs(value - round(value)) < _OFF for value in found):
-            zoom, column, row = map(round, found)
-            return Frame(zoom, column, row, raster.width, raster.height)
+        zoom = round(math.log2(2 * world / step.a))
+        size = quadkeys.tile_size_m(zoom)
+        column, row = round((step.c + world) / size), round((world - step.f) / size)
+        frame = Frame(zoom, column, row, raster.width, raster.height)
+        if frame.transform.almost_equals(step, precision=_OFF * size):
+            return frame
     raise DataError(
         "expected a raster of tiles in EPSG:3857, found a raster with other tiles or another CRS."
     )
