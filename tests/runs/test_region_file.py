@@ -45,9 +45,7 @@ def own(small, tmp_path_factory):
 
 def _request(small, own, out=None, **changes):
     settings = {"preset": "quick", "epochs": 2, "zoom": 12, "quarters": "2023Q4", **changes}
-    return MapRequest(
-        None, str(small.folder), None, region_file=f"{own}:side=west", out=out, **settings
-    )
+    return MapRequest(source=str(small.folder), region_file=f"{own}:side=west", out=out, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +53,8 @@ def made(small, own, tmp_path_factory):
     out = tmp_path_factory.mktemp("own-run") / "run"
     borders = str(small.folder / "boundaries")
     request = MapRequest(
-        None,
-        str(small.folder),
-        borders,
+        source=str(small.folder),
+        boundaries=borders,
         region_file=f"{own}:side=west",
         region_name="The <West>",
         preset="quick",
@@ -148,7 +145,7 @@ def test_without_boundaries_there_are_no_strata_and_the_folder_is_a_slug(
 
 def test_a_region_without_tiles_is_refused(small, own):
     request = _request(small, own)
-    far = MapRequest(None, request.source, None, region_file=f"{own}:side=far")
+    far = MapRequest(source=request.source, region_file=f"{own}:side=far")
     with pytest.raises(DataError, match=r"no .*my west"):
         make_map(far)
 

@@ -41,30 +41,30 @@ def test_the_papers_preset_is_the_papers():
     ],
 )
 def test_splits_follow_the_preset_unless_asked_for(split, preset, expected):
-    request = MapRequest("PR", "tiles", "borders", split=split, preset=preset)
+    request = MapRequest("PR", source="tiles", boundaries="borders", split=split, preset=preset)
     assert request.splits == expected
 
 
 def test_models_are_checked_before_anything_is_read():
     with pytest.raises(RequestError, match="unknown model 'field2'"):
-        MapRequest("PR", "nowhere", "nowhere", model="field2")
+        MapRequest("PR", source="nowhere", boundaries="nowhere", model="field2")
 
 
 @pytest.mark.parametrize("budget", [0.0, -1.0, float("inf"), float("nan")])
 def test_a_budget_is_some_seconds(budget):
     with pytest.raises(RequestError, match="expected a budget above 0 seconds"):
-        MapRequest("PR", "tiles", "borders", model="nngp", budget=budget)
+        MapRequest("PR", source="tiles", boundaries="borders", model="nngp", budget=budget)
 
 
 def test_a_budget_is_for_models_with_anchors():
     with pytest.raises(RequestError, match=r"--budget chooses the rank.*nystrom-mixed.*of vbll"):
-        MapRequest("PR", "tiles", "borders", model="vbll", budget=60.0)
+        MapRequest("PR", source="tiles", boundaries="borders", model="vbll", budget=60.0)
 
 
 @pytest.mark.parametrize("far_km", [0.0, -1.0, float("inf"), float("nan")])
 def test_far_is_some_kilometres(far_km):
     with pytest.raises(RequestError, match="expected a distance above 0 km"):
-        MapRequest("PR", "tiles", "borders", far_km=far_km)
+        MapRequest("PR", source="tiles", boundaries="borders", far_km=far_km)
 
 
 @pytest.mark.parametrize(
@@ -88,12 +88,12 @@ def test_far_is_some_kilometres(far_km):
 )
 def test_ways_of_checking_are_checked(changes, message):
     with pytest.raises(RequestError, match=message):
-        MapRequest("PR", "tiles", "borders", **changes)
+        MapRequest("PR", source="tiles", boundaries="borders", **changes)
 
 
 def test_a_repair_keeps_calibration_rows():
-    assert not MapRequest("PR", "tiles", "borders").calibrated
-    assert MapRequest("PR", "tiles", "borders", conformal="local").calibrated
+    assert not MapRequest("PR", source="tiles", boundaries="borders").calibrated
+    assert MapRequest("PR", source="tiles", boundaries="borders", conformal="local").calibrated
 
 
 ODD = (float("nan"), float("inf"), -1, 0, 10**30)
@@ -116,8 +116,8 @@ def test_numbers_out_of_range_are_refused_before_work(name):
     for wrong in RANGES[name]:
         value = (wrong,) if name == "threshold" else wrong
         with pytest.raises(RequestError, match=r"expected .*, found"):
-            MapRequest("PR", "tiles", "borders", **{name: value}, **others)
-    MapRequest("PR", "tiles", "borders", seed=2**63 - 1)
+            MapRequest("PR", source="tiles", boundaries="borders", **{name: value}, **others)
+    MapRequest("PR", source="tiles", boundaries="borders", seed=2**63 - 1)
 
 
 @pytest.mark.parametrize(

@@ -158,12 +158,12 @@ def test_the_poisson_model_can_be_asked_for_and_redrawn(small, tmp_path):
 )
 def test_what_does_not_fit_is_refused(changes, message):
     with pytest.raises(RequestError, match=message):
-        MapRequest("PR", "tiles", "borders", **changes)
+        MapRequest("PR", source="tiles", boundaries="borders", **changes)
 
 
 def test_the_model_follows_the_target():
-    assert MapRequest("PR", "tiles", "borders").model == "field"
-    assert MapRequest("PR", "tiles", "borders", target="tests").model == "cox-nb"
+    assert MapRequest("PR", source="tiles", boundaries="borders").model == "field"
+    assert MapRequest("PR", source="tiles", boundaries="borders", target="tests").model == "cox-nb"
 
 
 @pytest.mark.trial

@@ -210,7 +210,7 @@ def test_a_stopped_run_of_folds_continues_to_the_same_numbers(small, tmp_path):
 )
 def test_options_that_do_not_fit_are_refused(changes, message):
     with pytest.raises(RequestError, match=message):
-        MapRequest("PR", "tiles", "borders", **{"target": "tier", **changes})
+        MapRequest("PR", source="tiles", boundaries="borders", **{"target": "tier", **changes})
 
 
 def test_a_quarter_after_the_data_is_refused(small, tmp_path):

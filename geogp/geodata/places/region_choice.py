@@ -25,6 +25,12 @@ AUTO = "auto"
 CRS_OF_REGION = "Code of the coordinate system of --region-file, if the file states none."
 """Help text of ``--crs`` of commands that have no other file of polygons."""
 
+CRS_OF_FILES = (
+    "Code of the coordinate system of files that state none, also of polygons, and of columns "
+    "that are not in degrees: EPSG:32161, or FILE=EPSG:32161 for one of several files."
+)
+"""Help text of ``--crs`` of commands that read polygons and points."""
+
 _CRS_CODE = re.compile(r"[A-Za-z]{2,10}:[A-Za-z0-9]{1,12}")
 
 VINTAGE_CHOICES = (AUTO, "2020", "2010", "2000")
