@@ -4,6 +4,7 @@ Every setting is written once, in its group. The options of ``geogp map``, the a
 `geogp.make_map`, the settings of a batch and those in run.json follow from the groups.
 """
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -142,6 +143,11 @@ class DataSettings(PointOptions):
         "You can give this option several times. Default: none, or stratum for --target tier.",
         default=(),
     )
+
+    @property
+    def kind(self) -> str:
+        """The kind of the target: averages, numbers of tests or classes."""
+        return TARGETS[self.target].kind
 
     @property
     def own_points(self) -> PointSource | None:
@@ -325,128 +331,38 @@ class MapRequest(
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_places()
-        self._check_model()
-        find_model(self.model).check_noise(self.noise)
-        self._check_points()
-        self._check_covariates()
-        self._check_budget()
+        self._complete()
         for name in [] if self.split is None else self.split.split(","):
             one_of("split", name.strip(), SPLIT_CHOICES)
-        self._check_validation()
+        for rule in RULES:
+            if rule.broken(self):
+                raise RequestError(rule.message(self))
+        find_model(self.model).check_noise(self.noise)
         if self.quarters:
             parse_quarters(self.quarters)
         if self.at is not None:
             quarter_index(self.at)
-        thresholds_of(self.target, self.threshold)
-        self._check_sample()
-
-    def _check_sample(self) -> None:
-        """Raise RequestError if --for ignores --tests or --devices, or if devices exceed tests."""
-        for name, given in (("tests", self.tests), ("devices", self.devices)):
-            if given is not None and self.question != QUESTIONS[0]:
-                raise RequestError(
-                    f"--{name} {given} sets the number of {name} in a tile mean; --for "
-                    f"{self.question} does not use this number. Leave --{name} out."
-                )
+        _ = self.own_points, self.thresholds  # which check their values
         check_sample(self.tests, self.devices)
 
-    def _check_places(self) -> None:
-        """Make paths absolute, because the request may be used again from another folder."""
-        object.__setattr__(self, "source", absolute_place(self.source))
-        if self.points is not None:
-            object.__setattr__(self, "points", absolute_place(self.points))
-        object.__setattr__(self, "boundaries", self.place.boundaries)
-        object.__setattr__(self, "region_file", self.place.file)
-        object.__setattr__(self, "strata", self.place.strata)
-        object.__setattr__(self, "layers", tuple(map(absolute_name, self.layers)))
-        covariates = (
-            one if one in NAMED_COVARIATES else absolute_place(one) for one in self.covariates
-        )
-        object.__setattr__(self, "covariates", tuple(covariates))
-
-    def _check_points(self) -> None:
-        if self.by_provider and not find_model(self.model).has_tiles:
-            raise RequestError(
-                f"--by-provider is for the model {DEFAULT_MODEL}, and for a speed or a latency, "
-                f"found --target {self.target} and --model {self.model}. Leave --by-provider out."
-            )
-        if self.own_points is not None:  # raises the errors of `PointSource`
-            return
-        reading = {name: one.default for name, one in settings_of(PointOptions).items()}
-        del reading["crs"]  # also of files of polygons
-        chosen = dict.fromkeys(("provider", "by_provider", "technology"))
-        for name, default in {**reading, **chosen}.items():
-            if (getattr(self, name) or None) != (default or None):
-                option = f"--{name.replace('_', '-')}"
-                raise RequestError(
-                    f"{option} describes a file of your own tests. Give the file with --points, or "
-                    f"leave {option} out."
-                )
-
-    def _check_validation(self) -> None:
-        kind = TARGETS[self.target].kind
-        if self.calibrated and kind != AVERAGE:
-            of = "intervals of numbers of tests" if kind == COUNT else "probabilities of tiers"
-            raise RequestError(
-                f"--conformal {self.conformal} repairs intervals of a speed or a latency, not "
-                f"{of}. Leave --conformal out."
-            )
-        if self.buffer_km != BUFFER_KM and BUFFER.name not in self.splits:
-            raise RequestError(
-                f"--buffer-km {self.buffer_km:g} is for the split buffer, which was not chosen. "
-                f"Add buffer to --split, or leave --buffer-km out."
-            )
-
-    def _check_covariates(self) -> None:
-        if TARGETS[self.target].classes and not self.covariates:
-            object.__setattr__(self, "covariates", (STRATUM,))
-        if self.covariates and not find_model(self.model).takes_covariates:
-            able = [name for name, spec in MODELS.items() if spec.takes_covariates]
-            fits = TARGETS[self.target].kind == AVERAGE
-            raise RequestError(
-                f"--covariates is for the model {', '.join(able)}, found --model {self.model}. "
-                f"Leave --covariates out{f', or choose --model {able[0]}' if fits else ''}."
-            )
-        if self.service in self.covariates:
-            other = next(name for name in SERVICES if name != self.service)
-            raise RequestError(
-                f"--covariates {self.service} is the service of the map itself. Choose "
-                f"--covariates {other}, or a file."
-            )
-        if len(set(self.covariates)) < len(self.covariates):
-            raise RequestError("expected different --covariates, found the same one twice.")
-
-    def _check_budget(self) -> None:
-        if self.budget is not None and not find_model(self.model).takes_budget:
-            able = [name for name, spec in MODELS.items() if spec.takes_budget]
-            raise RequestError(
-                f"--budget chooses the rank, but only of models with anchors ({', '.join(able)}). "
-                f"The time of {self.model} depends on --preset and --epochs. Leave --budget out."
-            )
-
-    def _check_model(self) -> None:
-        """Choose the default model; raise RequestError if the model does not fit the target."""
-        kind = TARGETS[self.target].kind
-        if self.model == AUTO:
-            object.__setattr__(self, "model", DEFAULT_MODELS[kind])
-        found = find_model(self.model).kind
-        if kind != found:
-            able = ", ".join(list_models("class"))
-            fitting = [name for name, target in TARGETS.items() if target.kind == found]
-            other = f", or map --target {fitting[0]}" if kind == AVERAGE else ""
-            raise RequestError(
-                f"--target {self.target} needs a model for {_OF_KIND[kind]}"
-                f"{f' ({able})' if kind == CLASS else ''}, found --model {self.model}. "
-                f"Leave --model out to use {DEFAULT_MODELS[kind]}{other}."
-            )
-        asked = self.question != QUESTIONS[0], self.tests is not None, self.devices is not None
-        if kind != AVERAGE and any(asked):
-            what = "the number of tests" if kind == COUNT else "the tier of a measured tile"
-            raise RequestError(
-                f"--target {self.target} predicts {what}; --for, --tests and --devices "
-                f"describe averages of tests. Leave these options out."
-            )
+    def _complete(self) -> None:
+        """Make paths absolute, and take the defaults that depend on the target."""
+        place = self.place
+        covariates = self.covariates or ((STRATUM,) if self.kind == CLASS else ())
+        values: dict[str, object] = {
+            "source": absolute_place(self.source),
+            "points": None if self.points is None else absolute_place(self.points),
+            "boundaries": place.boundaries,
+            "region_file": place.file,
+            "strata": place.strata,
+            "layers": tuple(map(absolute_name, self.layers)),
+            "covariates": tuple(
+                name if name in NAMED_COVARIATES else absolute_place(name) for name in covariates
+            ),
+            "model": DEFAULT_MODELS[self.kind] if self.model == AUTO else self.model,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     @property
     def place(self) -> RegionChoice:
@@ -473,3 +389,156 @@ class MapRequest(
         asked = (self.split or PRESETS[self.preset].split).split(",")
         wanted = {split for name in asked for split in SPLIT_CHOICES[name.strip()]}
         return tuple(name for name in SPLITS if name in wanted)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Settings that exclude each other.
+
+    `settings` are the names of the settings that a message names. `broken` returns whether a
+    request breaks the rule, and `message` what a user reads then.
+    """
+
+    settings: tuple[str, ...]
+    broken: Callable[[MapRequest], bool]
+    message: Callable[[MapRequest], str]
+
+
+def _model_needed(request: MapRequest) -> str:
+    """Return the message about a model that does not predict the target."""
+    kind, predicted = request.kind, find_model(request.model).kind
+    named = f" ({', '.join(list_models('class'))})" if kind == CLASS else ""
+    other = next(name for name, target in TARGETS.items() if target.kind == predicted)
+    instead = f", or map --target {other}" if kind == AVERAGE else ""
+    return (
+        f"--target {request.target} needs a model for {_OF_KIND[kind]}{named}, found --model "
+        f"{request.model}. Leave --model out to use {DEFAULT_MODELS[kind]}{instead}."
+    )
+
+
+def _covariates_refused(request: MapRequest) -> str:
+    """Return the message about a model that takes no covariates."""
+    instead = f", or choose --model {_TAKE_COVARIATES[0]}"
+    return (
+        f"--covariates is for the model {', '.join(_TAKE_COVARIATES)}, found --model "
+        f"{request.model}. Leave --covariates out"
+        f"{instead if request.kind == AVERAGE else ''}."
+    )
+
+
+def _about_points(name: str) -> Rule:
+    """Return the rule that a setting about a file of tests needs such a file."""
+    default, option = settings_of(DataSettings)[name].default, f"--{name.replace('_', '-')}"
+    return Rule(
+        (name, "points"),
+        lambda request: (
+            request.points is None and (getattr(request, name) or None) != (default or None)
+        ),
+        lambda _: (
+            f"{option} describes a file of your own tests. Give the file with --points, or leave "
+            f"{option} out."
+        ),
+    )
+
+
+def _about_tile_means(name: str) -> Rule:
+    """Return the rule that a number of tests or devices is that of a tile mean."""
+    return Rule(
+        (name, "question"),
+        lambda request: getattr(request, name) is not None and request.question != QUESTIONS[0],
+        lambda request: (
+            f"--{name} {getattr(request, name)} sets the number of {name} in a tile mean; --for "
+            f"{request.question} does not use this number. Leave --{name} out."
+        ),
+    )
+
+
+_TAKE_COVARIATES = [name for name, model in MODELS.items() if model.takes_covariates]
+
+_TAKE_BUDGET = [name for name, model in MODELS.items() if model.takes_budget]
+
+_WHAT_COUNTS_AND_CLASSES_ARE = {
+    COUNT: ("the number of tests", "intervals of numbers of tests"),
+    CLASS: ("the tier of a measured tile", "probabilities of tiers"),
+}
+"""What a map of such a target predicts, and by what it states how sure it is."""
+
+RULES = (
+    Rule(
+        ("target", "model"),
+        lambda request: find_model(request.model).kind != request.kind,
+        _model_needed,
+    ),
+    Rule(
+        ("target", "question", "tests", "devices"),
+        lambda request: (
+            request.kind != AVERAGE
+            and (request.question, request.tests, request.devices) != (QUESTIONS[0], None, None)
+        ),
+        lambda request: (
+            f"--target {request.target} predicts "
+            f"{_WHAT_COUNTS_AND_CLASSES_ARE[request.kind][0]}; --for, --tests and "
+            f"--devices describe averages of tests. Leave these options out."
+        ),
+    ),
+    Rule(
+        ("by_provider", "target", "model"),
+        lambda request: request.by_provider and not find_model(request.model).has_tiles,
+        lambda request: (
+            f"--by-provider is for the model {DEFAULT_MODEL}, and for a speed or a latency, "
+            f"found --target {request.target} and --model {request.model}. Leave --by-provider out."
+        ),
+    ),
+    *(
+        _about_points(name)
+        # `crs` is also of files of polygons.
+        for name in (*settings_of(PointOptions), "provider", "by_provider", "technology")
+        if name != "crs"
+    ),
+    Rule(
+        ("covariates", "model"),
+        lambda request: bool(request.covariates) and not find_model(request.model).takes_covariates,
+        _covariates_refused,
+    ),
+    Rule(
+        ("covariates",),
+        lambda request: request.service in request.covariates,
+        lambda request: (
+            f"--covariates {request.service} is the service of the map itself. Choose --covariates "
+            f"{next(name for name in SERVICES if name != request.service)}, or a file."
+        ),
+    ),
+    Rule(
+        ("covariates",),
+        lambda request: len(set(request.covariates)) < len(request.covariates),
+        lambda _: "expected different --covariates, found the same one twice.",
+    ),
+    Rule(
+        ("budget", "preset", "epochs"),
+        lambda request: request.budget is not None and request.model not in _TAKE_BUDGET,
+        lambda request: (
+            f"--budget chooses the rank, but only of models with anchors "
+            f"({', '.join(_TAKE_BUDGET)}). The time of {request.model} depends on --preset and "
+            f"--epochs. Leave --budget out."
+        ),
+    ),
+    Rule(
+        ("conformal",),
+        lambda request: request.calibrated and request.kind != AVERAGE,
+        lambda request: (
+            f"--conformal {request.conformal} repairs intervals of a speed or a latency, not "
+            f"{_WHAT_COUNTS_AND_CLASSES_ARE[request.kind][1]}. Leave --conformal out."
+        ),
+    ),
+    Rule(
+        ("buffer_km", "split"),
+        lambda request: request.buffer_km != BUFFER_KM and BUFFER.name not in request.splits,
+        lambda request: (
+            f"--buffer-km {request.buffer_km:g} is for the split buffer, which was not chosen. "
+            f"Add buffer to --split, or leave --buffer-km out."
+        ),
+    ),
+    _about_tile_means("tests"),
+    _about_tile_means("devices"),
+)
+"""The combinations of settings that geogp refuses, in the order in which they are checked."""

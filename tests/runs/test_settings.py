@@ -1,12 +1,17 @@
 """Requests and presets."""
 
+import re
+
 import pytest
 
+from geogp.choices import settings_of
 from geogp.commands.batch.batch_plan import Execution
 from geogp.commands.run_requests import AreasRequest, ExceedanceRequest, NextRequest
 from geogp.errors import RequestError
 from geogp.models.presets import PRESETS
-from geogp.runs.settings import MapRequest
+from geogp.records.map_settings import RULES, MapRequest
+
+SETTINGS = settings_of(MapRequest)
 
 
 def test_few_rows_take_smaller_batches():
@@ -143,3 +148,66 @@ def test_numbers_out_of_range_are_refused_by_a_batch():
     for field, wrong in (("workers", 10**30), ("retries", 10**30), ("memory_gb", 1e30)):
         with pytest.raises(RequestError, match=r"expected .*, found 1"):
             Execution(**{field: wrong})
+
+
+EXAMPLES = [
+    ({"target": "tests", "model": "field"}, r"needs a model for numbers of tests, found --model"),
+    ({"target": "tier", "tests": 3}, r"predicts the tier of a measured tile; --for, --tests"),
+    (
+        {"by_provider": True, "points": "a.csv", "model": "vbll"},
+        r"--by-provider is for the model field, .*found --target download and --model vbll\.",
+    ),
+    ({"covariates": ("fixed",), "model": "vbll"}, r"found --model vbll\. Leave --covariates out"),
+    ({"covariates": ("mobile",)}, r"is the service of the map itself\. Choose --covariates fixed"),
+    ({"covariates": ("fixed", "fixed")}, r"expected different --covariates, found the same one"),
+    ({"budget": 60.0, "model": "vbll"}, r"models with anchors \(.*nngp.*\)\. The time of vbll"),
+    ({"target": "tests", "conformal": "local"}, r"not intervals of numbers of tests\. Leave"),
+    ({"buffer_km": 8.0}, r"--buffer-km 8 is for the split buffer, which was not chosen\. Add"),
+    ({"tests": 3, "question": "level"}, r"--tests 3 sets .*; --for level does not use"),
+    ({"devices": 2, "question": "single-test"}, r"--devices 2 sets .*; --for single-test does not"),
+    ({"provider": "North"}, r"--provider describes a file of your own tests\. Give the file with"),
+    ({"by_provider": True}, r"--by-provider describes"),
+    ({"technology": "5G"}, r"--technology describes"),
+    ({"columns": ("time=when",)}, r"--columns describes"),
+    ({"delimiter": ";"}, r"--delimiter describes"),
+    ({"decimal": ","}, r"--decimal describes"),
+    ({"encoding": "utf-8"}, r"--encoding describes"),
+    ({"sheet": "a"}, r"--sheet describes"),
+    ({"most_left_out": 6.0}, r"--most-left-out describes"),
+    ({"units": "kbps"}, r"--units describes"),
+    ({"thousands": ("a=.",)}, r"--thousands describes"),
+    ({"dates": "dmy"}, r"--dates describes"),
+    ({"timezone": "UTC"}, r"--timezone describes"),
+    ({"at_quarter": "2023Q4"}, r"--at-quarter describes"),
+]
+"""Settings that break one rule each, and the message about them."""
+
+
+@pytest.mark.parametrize(("changes", "message"), EXAMPLES)
+def test_settings_that_exclude_each_other_are_refused(changes, message):
+    with pytest.raises(RequestError, match=message):
+        MapRequest("PR", **changes)
+
+
+def unchecked(**changes):
+    """Return settings that break rules."""
+    request = MapRequest("PR", target=changes.get("target", "download"))
+    for name, value in changes.items():
+        object.__setattr__(request, name, value)
+    return request
+
+
+def test_every_rule_can_be_broken_and_says_which_options_it_is_about():
+    first = []
+    for changes, message in EXAMPLES:
+        request = unchecked(**changes)
+        rule = next(rule for rule in RULES if rule.broken(request))
+        first.append(rule)
+        text = rule.message(request)
+        assert re.search(message, text)
+        options = {one.option or f"--{name.replace('_', '-')}" for name, one in SETTINGS.items()}
+        named = [SETTINGS[name].option or f"--{name.replace('_', '-')}" for name in rule.settings]
+        assert [option for option in named if option not in text] == []
+        assert set(re.findall(r"--[a-z-]+", text)) <= options
+    assert {*map(id, first)} == {*map(id, RULES)}
+    assert not any(rule.broken(MapRequest("PR")) for rule in RULES)
