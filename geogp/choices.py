@@ -100,6 +100,10 @@ class Setting:
     unit: str = ""
     option: str | None = None
 
+    def option_name(self, name: str) -> str:
+        """Return the option on the command line, such as ``--far-km``."""
+        return self.option or f"--{name.replace('_', '-')}"
+
     def check(self, name: str, value: Any) -> None:
         """Raise RequestError if a value is out of range or not one of the choices."""
         noun = self.noun or name

@@ -48,8 +48,9 @@ def option_of(request: type, name: str, panel: str | None = None) -> Any:
         hint = list[get_args(many)[0]] | None  # type: ignore[misc]
     if one.option == "":
         return Annotated[hint, typer.Argument(help=one.told)]
-    words = one.option or f"--{name.replace('_', '-')}"
-    return Annotated[hint, typer.Option(words, help=one.told, rich_help_panel=panel)]
+    return Annotated[
+        hint, typer.Option(one.option_name(name), help=one.told, rich_help_panel=panel)
+    ]
 
 
 def panels_of(request: type) -> dict[str, str]:

@@ -428,7 +428,8 @@ def _covariates_refused(request: MapRequest) -> str:
 
 def _about_points(name: str) -> Rule:
     """Return the rule that a setting about a file of tests needs such a file."""
-    default, option = settings_of(DataSettings)[name].default, f"--{name.replace('_', '-')}"
+    about = settings_of(DataSettings)[name]
+    default, option = about.default, about.option_name(name)
     return Rule(
         (name, "points"),
         lambda request: (

@@ -52,7 +52,7 @@ def test_every_setting_is_in_one_panel_of_the_help():
     for title in wanted:
         panel = shown.split(f"╭─ {title} ─")[1].split("╰")[0]
         names = [name for name, of in panels.items() if of == title and name != "region"]
-        words = [SETTINGS[name].option or f"--{name.replace('_', '-')}" for name in names]
+        words = [SETTINGS[name].option_name(name) for name in names]
         assert re.findall(r"^│ (--[a-z-]+)", panel, re.MULTILINE) == words
 
 

@@ -205,9 +205,8 @@ def test_every_rule_can_be_broken_and_says_which_options_it_is_about():
         first.append(rule)
         text = rule.message(request)
         assert re.search(message, text)
-        options = {one.option or f"--{name.replace('_', '-')}" for name, one in SETTINGS.items()}
-        named = [SETTINGS[name].option or f"--{name.replace('_', '-')}" for name in rule.settings]
-        assert [option for option in named if option not in text] == []
-        assert set(re.findall(r"--[a-z-]+", text)) <= options
+        options = {name: one.option_name(name) for name, one in SETTINGS.items()}
+        assert [options[name] for name in rule.settings if options[name] not in text] == []
+        assert set(re.findall(r"--[a-z-]+", text)) <= {*options.values()}
     assert {*map(id, first)} == {*map(id, RULES)}
     assert not any(rule.broken(MapRequest("PR")) for rule in RULES)
