@@ -48,7 +48,7 @@ def page(run: Figures, predictions: pd.DataFrame) -> str:
         check = run["calibration"]["splits"][name]
         rows = predictions[predictions["split"] == name].reset_index(drop=True)
         before, after = (
-            stratum_reports(each, split_rows(name, each), run["target"])
+            stratum_reports(each, split_rows(each), run["target"])
             for each in (unrepaired(rows), rows)
         )
         parts += [f"## Split {name}\n", f"{check['statement']}\n"]

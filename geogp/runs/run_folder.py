@@ -22,7 +22,7 @@ from geogp.geodata.tiles.parquet_files import read_table
 from geogp.records.checked_types import checked
 from geogp.records.record_reading import read_record, run_text
 from geogp.records.run_record import RunIdentity, RunNote, RunRecord
-from geogp.runs.file_records import records_of
+from geogp.runs.file_records import damaged_files, records_of
 from geogp.runs.locks import LOCK_FILES, is_vacant, lock_folder
 from geogp.runs.run_identity import IDENTITY_KEYS, differences, identity_in
 from geogp.runs.run_names import RUN_FILE
@@ -259,7 +259,13 @@ class RunFolder:
 
 
 def read_predictions(path: Path, run: RunRecord) -> pd.DataFrame:
-    """Return the test predictions of a finished run; raise DataError if the file is damaged."""
+    """Return the test predictions of a finished run; raise DataError if the file changed."""
+    if damaged_files(path, run, [PREDICTIONS_FILE]):
+        raise DataError(
+            f"expected {path / PREDICTIONS_FILE} with the size and SHA-256 that run.json records, "
+            "found another content. Was one of the files edited? Run `geogp map` again with "
+            "--fresh."
+        )
     try:
         predictions: pd.DataFrame = read_table(path / PREDICTIONS_FILE).to_pandas()
     except DataError:

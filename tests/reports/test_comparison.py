@@ -337,9 +337,6 @@ def test_edited_probabilities_of_tiers_are_refused(tiers):
         compare([good, replace(poor, predictions=poor.predictions.drop(columns=TIERS[1]))])
     with pytest.raises(DataError, match="with the sum 1 in each row"):
         compare([good, replace(poor, predictions=poor.predictions.assign(**{TIERS[1]: 0.9}))])
-    edited = good.predictions.assign(**dict.fromkeys(TIERS, 0.25))
-    with pytest.raises(DataError, match=r"good: .*nll of random"):
-        compare([replace(good, predictions=edited), poor])
 
 
 def test_an_infinite_score_has_no_mean(pair):
@@ -453,9 +450,6 @@ def test_edited_and_incomplete_runs_are_refused(pair):
     short = worse.predictions.drop(columns="stratum")
     with pytest.raises(DataError, match=r"worse: .*lacks the columns stratum"):
         compare([good, replace(worse, predictions=short)])
-    edited = {"random": {"all": replace(EMPTY, n=ROWS, nll=0.0)}}
-    with pytest.raises(DataError, match=r"worse: .*nll of random: 0.0 in run.json"):
-        compare([good, replace(worse, run=structs.replace(worse.run, metrics=edited))])
     with pytest.raises(RequestError, match="two runs or more to compare, found 1"):
         compare([good])
     with pytest.raises(RequestError, match=r"as reference \(good, worse\), found 'best'"):

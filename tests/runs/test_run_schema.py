@@ -71,7 +71,7 @@ def test_a_new_run_is_of_the_schema(validator, finished):
 
 @pytest.mark.parametrize(("place", "value"), WRONG)
 def test_what_no_run_holds_is_refused(place, value):
-    with pytest.raises(DataError, match=place[-1] if value is ... else f"under .*{place[0]}"):
+    with pytest.raises(DataError, match=place[-1] if value is ... else f"at .*{place[0]}"):
         record_of(changed_at(stored("field"), place, value))
 
 

@@ -11,7 +11,7 @@ from run_worlds import Heard, run_json
 
 import geogp
 from geogp.distributions.count_prediction import CountPrediction
-from geogp.errors import DataError, NumericalError, RequestError
+from geogp.errors import DataError, RequestError
 from geogp.evaluation.assessment import prediction_of
 from geogp.evaluation.metrics import score
 from geogp.geodata.places.census import read_region
@@ -111,20 +111,12 @@ def test_the_report_says_how_counts_are_judged_and_is_rebuilt(counted):
         assert not kinds & {"tests", "speed"}
 
 
-@pytest.mark.parametrize(
-    ("column", "error", "message"),
-    [
-        ("y", DataError, r"expected scores in run\.json that agree"),
-        ("dispersion", NumericalError, "expected noise variances equal to mean"),
-        ("upper_95", DataError, "expected lower_95 and upper_95 as computed"),
-    ],
-)
-def test_an_edited_table_is_noticed(*, counted, tmp_path, column, error, message):
+def test_an_edited_table_is_noticed(counted, tmp_path):
     (tmp_path / "run.json").write_bytes((counted.path / "run.json").read_bytes())
     table = _table(counted)
-    table[column] += 1
+    table["y"] += 1
     table.to_parquet(tmp_path / "test_predictions.parquet")
-    with pytest.raises(error, match=message):
+    with pytest.raises(DataError, match=r"predictions\.parquet with the size and SHA-256 that run"):
         remake_report(tmp_path)
 
 
