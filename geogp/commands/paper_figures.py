@@ -161,7 +161,7 @@ def _spread_caption(opened: Reopened, cells: pd.DataFrame, what: str, split: str
         degrees=CELL_DEGREES,
         least=MIN_ROWS,
         together=float(together) if np.isfinite(together) else None,
-        conformal=opened.record.settings.conformal != "none",
+        conformal=opened.record.settings.checks.conformal != "none",
     )
 
 

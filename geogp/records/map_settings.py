@@ -91,11 +91,12 @@ class WhereSettings:
     )
     _: KW_ONLY
     region_file: str | None = setting(
-        "Polygons that define your own region: FILE, FILE:COLUMN=VALUE or FILE:LAYER:COLUMN=VALUE."
+        "Polygons that define your own region: FILE, FILE:COLUMN=VALUE or FILE:LAYER:COLUMN=VALUE.",
+        is_place=True,
     )
     region_name: str | None = setting("Name of your own region. Default: the name of the file.")
     boundaries: str | None = setting(
-        "Folder or address of the boundaries. Default: the Census Bureau's site."
+        "Folder or address of the boundaries. Default: the Census Bureau's site.", is_place=True
     )
     urban_vintage: str = setting(
         "Census that defines the urban areas: auto (the newest), 2020, 2010 or 2000.",
@@ -105,7 +106,8 @@ class WhereSettings:
     )
     strata: str | None = setting(
         "Two strata to use instead of urban and rural: FILE (inside and outside its polygons) or "
-        "FILE:COLUMN (a column with two names)."
+        "FILE:COLUMN (a column with two names).",
+        is_place=True,
     )
     crs: str | None = setting(CRS_OF_FILES)
 
@@ -117,11 +119,14 @@ class DataSettings(PointOptions):
     title: ClassVar = "Data"
 
     source: str = setting(
-        "Folder or address of Ookla's files. Default: Ookla's bucket.", default=PUBLIC_SOURCE
+        "Folder or address of Ookla's files. Default: Ookla's bucket.",
+        default=PUBLIC_SOURCE,
+        is_place=True,
     )
     points: str | None = setting(
         "File of your own tests to map instead of Ookla's tiles: CSV, Excel, JSON, Parquet, "
-        "GeoPackage and others. Without a region, the map shows the extent of the tests."
+        "GeoPackage and others. Without a region, the map shows the extent of the tests.",
+        is_place=True,
     )
     provider: str | None = setting("Map only the tests of this provider in --points.")
     by_provider: bool = setting(
@@ -142,6 +147,7 @@ class DataSettings(PointOptions):
         "Covariate: the other service (fixed or mobile), stratum, a GeoTIFF, or a file of points. "
         "You can give this option several times. Default: none, or stratum for --target tier.",
         default=(),
+        is_place=True,
     )
 
     @property
@@ -240,6 +246,7 @@ class CheckSettings:
         "option several times.",
         default=(),
         option="--layer",
+        is_place=True,
     )
     conformal: str = setting(
         "Conformal repair of the intervals: none, marginal, strata or local.",

@@ -20,6 +20,7 @@ from geogp.models.names import find_model
 from geogp.records.checked_types import checked
 from geogp.records.class_records import of_classes, record_kind
 from geogp.records.run_record import RUN_SCHEMA, RunRecord, given
+from geogp.records.run_settings import upgraded
 
 Kind = TypeVar("Kind", bound=RunRecord)
 
@@ -32,7 +33,7 @@ _NOT_MEANS = {"ece"}
 
 def record_of(run: dict[str, Any]) -> RunRecord:
     """Return parsed run.json as typed structs; raise DataError if a value is wrong."""
-    record = checked(run, record_kind(RunRecord, run.get("target")), "the run")
+    record = checked(upgraded(run), record_kind(RunRecord, run.get("target")), "the run")
     if TARGETS[record.target].kind != find_model(record.model).kind:
         raise DataError(f"the model {record.model} does not predict the target {record.target}.")
     _check_scores(record)
@@ -59,9 +60,9 @@ def read_record(path: Path, run: dict[str, Any]) -> RunRecord:
     schema = run.get("schema")
     if isinstance(schema, int) and schema > RUN_SCHEMA:
         raise DataError(
-            f"{path} was written by a later version of geogp: expected the schema {RUN_SCHEMA} or "
-            f"no schema, found {str(schema)[:20]}. Update geogp, or run `geogp map` again with "
-            f"--fresh."
+            f"{path} was written by a later version of geogp: expected the schema {RUN_SCHEMA}, an "
+            f"earlier one or none, found {str(schema)[:20]}. Update geogp, or run `geogp map` "
+            f"again with --fresh."
         )
     try:
         return record_of(run)

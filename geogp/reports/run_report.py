@@ -29,7 +29,7 @@ from geogp.evaluation.threshold_reliability import MIN_EFFECTIVE
 from geogp.geodata.places.stratum_column import with_strata
 from geogp.records.record_names import NOISE_IN_SPREAD
 from geogp.records.repair_records import CalibrationRecord
-from geogp.records.run_record import RunRecord, RunSettings, VarianceCheck, given
+from geogp.records.run_record import RunRecord, VarianceCheck, given
 from geogp.reports.rendering import (
     environment,
     html_page,
@@ -208,7 +208,7 @@ def _context(report: Report) -> dict[str, Any]:
 
 def _repairs(run: RunRecord) -> list[str]:
     """Return the sentences about the repair of the intervals, if there was one."""
-    method = given(given(run.settings, RunSettings()).conformal, "none")
+    method = run.settings.checks.conformal
     if method == "none":
         return []
     statements = given(given(run.calibration, CalibrationRecord()).statements, [])

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from msgspec import structs
-from run_worlds import as_record, made_up_run
+from run_worlds import as_record, made_up_run, made_up_settings
 
 from geogp.distributions.count_prediction import predict_counts
 from geogp.distributions.prediction import Prediction
@@ -16,7 +16,6 @@ from geogp.errors import DataError, RequestError
 from geogp.evaluation.paired import Estimate, mark, paired_estimates
 from geogp.evaluation.scores import ClassScores
 from geogp.maps.figures.figure_style import MARKS
-from geogp.records.run_record import RunSettings
 from geogp.reports.comparison.compare_pages import (
     comparison_html,
     comparison_latex,
@@ -242,7 +241,7 @@ def test_the_gain_is_given_where_the_rows_are_all_rows(pair):
 
 def test_settings_that_differ_are_told(pair):
     good, worse = pair
-    asked = RunSettings(r=64, conformal="strata")
+    asked = made_up_settings(r=64, conformal="strata")
     other = replace(worse, run=structs.replace(worse.run, settings=asked))
     found = compare([good, other])
     assert found.settings["r"] == {"good": "128", "worse": "64"}

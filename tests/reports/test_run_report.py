@@ -13,6 +13,7 @@ from scipy import stats
 
 from geogp.errors import DataError
 from geogp.geodata.places.stratum_column import with_strata
+from geogp.records.run_record import RUN_SCHEMA
 from geogp.reports.rendering import report_json, say
 from geogp.reports.run_report import build_report, report_html, report_markdown
 from geogp.reports.words import MISSING
@@ -86,9 +87,9 @@ def test_headline_says_whether_the_intervals_hold(predictions_of, run_of, urban,
 @pytest.mark.parametrize(
     ("facts", "side", "km"),
     [
-        ({"schema": 1, "block_degrees": 0.025}, "0.025", "2.5"),
+        ({"schema": RUN_SCHEMA, "block_degrees": 0.025}, "0.025", "2.5"),
         ({}, "0.1", "10"),  # runs of version 0.1 have no other blocks
-        ({"schema": 1}, None, None),
+        ({"schema": RUN_SCHEMA}, None, None),
     ],
 )
 def test_the_side_of_blocks_is_the_side_of_the_run(both, run_of, facts, side, km):

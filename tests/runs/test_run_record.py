@@ -29,8 +29,16 @@ def test_what_geogp_writes_passes(finished):
         (["metrics", "by-hand"], {}, r"Invalid enum value 'by-hand' - at `key` in `\$\.metrics`"),
         (["n", "random", "train"], -1, r"Expected `int` >= 0 - at `\$\.n\[\.\.\.\]\.train`"),
         (["quarters", 0], "2019", r"Expected `str` matching regex .* at `\$\.quarters\[0\]`"),
-        (["settings", "refit"], 1, r"Expected `bool`, got `int` - at `\$\.settings\.refit`"),
-        (["settings", "source"], "a/" + 300 * "9", r"matching regex .* `\$\.settings\.source`"),
+        (
+            ["settings", "model", "refit"],
+            1,
+            r"Expected `bool`, got `int` - at `\$\.settings\.model\.refit`",
+        ),
+        (
+            ["settings", "data", "source"],
+            "a/" + 300 * "9",
+            r"matching regex .* `\$\.settings\.data\.source`",
+        ),
         (["inputs", 0, "sha256"], ..., r"missing required field `sha256` - at `\$\.inputs\[0\]`"),
         (["variance_check"], {"stated": 1.0, "closed_form": 0}, r"> 0\.0 - at `\$\.variance_check"),
     ],
@@ -53,7 +61,11 @@ def test_a_wrong_value_is_refused_by_its_path(finished, place, value, told):
         ),
         (["folds", "random", 0, "baseline", "all", "mae"], 9.0, r"baseline\.random\.all to be 9"),
         (["n", "random", "train"], 7, r"n\.random differs"),
-        (["settings", "strata"], ["a", "a"], "two strata with different names, found a, all"),
+        (
+            ["settings", "where", "strata_names"],
+            ["a", "a"],
+            "two strata with different names, found a, all",
+        ),
     ],
 )
 def test_scores_are_those_of_the_folds(finished, place, value, told):
@@ -73,7 +85,7 @@ def test_scores_of_splits_and_folds_differ_by_rounding_alone(finished):
     ("place", "told"),
     [
         (["settings"], "required field `settings`"),
-        (["settings", "noise"], r"required field `noise` - at `\$\.settings`"),
+        (["settings", "model", "noise"], r"required field `noise` - at `\$\.settings\.model`"),
         (["map"], "required field `map`"),
         (["map", "zoom"], "required field `zoom`"),
         (["inputs", 0, "name"], "required field `name`"),

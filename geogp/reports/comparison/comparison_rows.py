@@ -19,7 +19,7 @@ from geogp.evaluation.class_tables import (
 from geogp.evaluation.metrics import row_scores
 from geogp.evaluation.splits.split_names import SPLITS
 from geogp.geodata.tiles.targets import TARGETS
-from geogp.records.run_record import RunRecord, RunSettings, given
+from geogp.records.run_record import RunRecord, given
 
 _LEVELS = (50, 80, 90, 95)
 
@@ -121,8 +121,7 @@ def check_comparable(runs: Sequence[RunContent]) -> None:
 
 def _check_points(runs: Sequence[RunContent]) -> None:
     """Raise RequestError if runs of files of tests use tests of other kinds."""
-    settings = {one.name: given(one.run.settings, RunSettings()) for one in runs}
-    technologies = {name: found.points_technology or "all" for name, found in settings.items()}
+    technologies = {one.name: one.run.settings.data.technology or "all" for one in runs}
     providers = {one.name: _providers(one.run) for one in runs}
     shown = {name: ", ".join(found) or TOGETHER for name, found in providers.items()}
     apart = not set.intersection(*(set(found or [""]) for found in providers.values()))
@@ -140,7 +139,7 @@ def _check_points(runs: Sequence[RunContent]) -> None:
 
 def _providers(run: RunRecord) -> list[str]:
     """Return the providers whose tests a run keeps apart; none if all tests are pooled."""
-    single = given(run.settings, RunSettings()).points_provider
+    single = run.settings.data.provider
     return [one.name for one in given(run.providers, [])] or ([single] if single else [])
 
 
