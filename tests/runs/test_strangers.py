@@ -9,6 +9,7 @@ from run_worlds import edited_copy, run_json
 from geogp.commands.answers.areas import make_areas
 from geogp.commands.run_requests import AreasRequest
 from geogp.errors import DataError
+from geogp.records.run_settings import GROUPS
 from geogp.runs.run_places import RunPlaces
 
 READING = {
@@ -42,7 +43,7 @@ EDITS = [
     (("target",), "ping", "Invalid enum value 'ping' - at `$.target`"),
     (("quarters",), ["2023Q5"], "at `$.quarters[0]`"),
     (("drawing", "far_km"), 0, "Expected `float` > 0.0 - at `$.drawing.far_km`"),
-    (("settings", "source"), 5, "Expected `str`, got `int` - at `$.settings.source`"),
+    (("settings", "data", "source"), 5, "Expected `str`, got `int` - at `$.settings.data.source`"),
 ]
 
 
@@ -94,8 +95,9 @@ def test_every_command_refuses_an_edit_in_words(
         (lambda run: run.update(model="dbk-rbf"), r"says model dbk-rbf, but model\.safetensors"),
         (lambda run: run.update(target="upload"), r"says target upload, but model\.safetensors"),
         (
-            lambda run: run.update(
-                quarters=["2023Q4"], settings=run["settings"] | {"inputs": "place"}
+            lambda run: (
+                run.update(quarters=["2023Q4"]),
+                run["settings"]["model"].update(inputs="place"),
             ),
             r"expected 1,500 rows \(n in .*\), found 757",
         ),
@@ -122,7 +124,8 @@ def _lure(server, places):
 
     def change(run):
         for key, place in places.items():
-            run["settings"][key] = place.replace("SERVER", server.url)
+            group = next(group for group, names in GROUPS.items() if key in names)
+            run["settings"][group][key] = place.replace("SERVER", server.url)
 
     return change
 
@@ -141,7 +144,7 @@ def _lure(server, places):
         {"source": "\\\\127.0.0.1\\share"},
         {"source": "//127.0.0.1/share"},
         {"region_file": "//127.0.0.1/share/a.gpkg"},
-        {"strata_file": "/vsicurl/http://127.0.0.1:9/a.gpkg"},
+        {"strata": "/vsicurl/http://127.0.0.1:9/a.gpkg"},
     ],
     ids=str,
 )
@@ -182,7 +185,7 @@ def test_the_same_files_are_read_from_a_folder_instead(finished, served, small, 
 @pytest.mark.parametrize("place", ["/dev/zero", "/dev/stdin", "/dev"])
 def test_a_device_is_no_file(finished, tmp_path, place):
     run = edited_copy(
-        finished.path, tmp_path / "run", lambda run: run["settings"].update(strata_file=place)
+        finished.path, tmp_path / "run", lambda run: run["settings"]["where"].update(strata=place)
     )
     with pytest.raises((DataError, ValueError), match=f"no file {place}"):
         make_areas(AreasRequest(run, by="urban", draws=200))

@@ -161,6 +161,6 @@ def test_the_model_follows_the_target():
 @pytest.mark.trial
 def test_place_alone_has_the_offset_too(small, tmp_path):
     request = small.request(tmp_path / "run", target="tests", inputs="place", epochs=1)
-    assert run_json(make_map(request))["settings"]["inputs"] == "place"
+    assert run_json(make_map(request))["settings"]["model"]["inputs"] == "place"
     model, _ = load_model(Path(tmp_path / "run" / "model.safetensors"))
     assert model.architecture.columns == ("longitude", "latitude", "log_exposure")
