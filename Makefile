@@ -53,7 +53,7 @@ types: environment
 # The JSON Schema of run.json follows from the structs that runs are read by.
 schema: environment
 	$(BIN)/python -c "from geogp.records.record_reading import run_schema as made; print(made(), end='')" \
-	  > docs/schema/run-1.json
+	  > docs/schema/run-2.json
 
 # The wheel maps the demo region in an environment that has nothing else of this repository.
 wheel:

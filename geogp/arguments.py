@@ -107,7 +107,7 @@ def of_kind(what: str, value: Any, kind: Any) -> Any:
     For a tuple of any length, the value may also be a list, or a single entry. A path may be text.
     """
     value = value.item() if isinstance(value, np.generic) else value
-    known = [part for part in _parts(kind) if get_origin(part) is tuple]
+    known = [part for part in alternatives(kind) if get_origin(part) is tuple]
     if known and value is not None:
         entry, *more = get_args(known[0])
         if more == [...]:
@@ -115,7 +115,7 @@ def of_kind(what: str, value: Any, kind: Any) -> Any:
             check_kind(what, value, kind)
             return tuple(of_kind(what, one, entry) for one in value)
     check_kind(what, value, kind)
-    return Path(value) if isinstance(value, str) and _parts(kind)[0] is Path else value
+    return Path(value) if isinstance(value, str) and alternatives(kind)[0] is Path else value
 
 
 def value_shown(value: object) -> str:
@@ -204,14 +204,14 @@ def _is_missing(value: object) -> bool:
     return value is None or type(value).__name__ in {"NAType", "NaTType"}
 
 
-def _parts(kind: Any) -> tuple[Any, ...]:
+def alternatives(kind: Any) -> tuple[Any, ...]:
     """Return the alternatives of a kind."""
     return get_args(kind) if get_origin(kind) in {Union, types.UnionType} else (kind,)
 
 
 def fits(value: Any, kind: Any) -> bool:
     """Return whether a value is of a kind."""
-    return any(_fits_one(value, one) for one in _parts(kind))
+    return any(_fits_one(value, one) for one in alternatives(kind))
 
 
 def _fits_one(value: Any, kind: Any) -> bool:
@@ -245,7 +245,7 @@ def _fits_entries(value: Any, entries: tuple[Any, ...]) -> bool:
 
 def _told(kind: Any) -> str:
     """Return a kind in words."""
-    return " or ".join(dict.fromkeys(_told_one(one) for one in _parts(kind)))
+    return " or ".join(dict.fromkeys(_told_one(one) for one in alternatives(kind)))
 
 
 def _told_one(kind: Any) -> str:

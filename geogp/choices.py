@@ -87,7 +87,7 @@ class Setting:
     must give a value. The name in messages (`noun`) and the name on the command line (`option`)
     default to the name of the field. If `option` is "", the setting is a command-line argument
     without a name. If `positive` is true, a number must be above 0 and at most `most`; otherwise,
-    it must be from `least` to `most`.
+    it must be from `least` to `most`. If `is_place`, a text is a path or an address.
     """
 
     told: str
@@ -99,6 +99,11 @@ class Setting:
     positive: bool = False
     unit: str = ""
     option: str | None = None
+    is_place: bool = False
+
+    def option_name(self, name: str) -> str:
+        """Return the option on the command line, such as ``--far-km``."""
+        return self.option or f"--{name.replace('_', '-')}"
 
     def check(self, name: str, value: Any) -> None:
         """Raise RequestError if a value is out of range or not one of the choices."""

@@ -24,8 +24,8 @@ from geogp.records.run_record import (
     RunIdentity,
     RunNote,
     RunRecord,
-    RunSettings,
 )
+from geogp.records.run_settings import RunSettings, in_groups
 from geogp.runs.progress import ProgressListener
 from geogp.runs.settings import MapRequest
 
@@ -92,6 +92,42 @@ def write_halves(small: Small, folder: Path, names: tuple[str, str, str], share:
     return path
 
 
+FORMER_SETTINGS = {
+    "h": 16,
+    "r": 24,
+    "epochs": 2,
+    "batch": 32,
+    "learning_rate": 1e-3,
+    "decay": "cosine",
+    "placement": "farthest",
+    "weights": {"alpha": 0.0, "beta": 1.0},
+    "refit": False,
+    "head_rate": 1.0,
+    "noise_rate": None,
+    "clip": None,
+    "average": 0.0,
+    "noise_start": 0.5,
+    "optimiser": "adamw",
+    "noise": "gaussian",
+    "tune_weights": False,
+    "splits": ["random"],
+    "folds": 1,
+    "layers": [],
+    "conformal": "none",
+    "inputs": "place",
+    "source": "/tiles",
+    "boundaries": "/tiles",
+    "urban_vintage": 2020,
+    "dtype": "float32",
+}
+"""Settings of a run as schema 1 has them."""
+
+
+def made_up_settings(**changes: Any) -> RunSettings:
+    """Return the settings of a run; changes have the names of schema 1."""
+    return checked(in_groups({**FORMER_SETTINGS, **changes}), RunSettings, "settings")
+
+
 def made_up_run(**changes: Any) -> RunRecord:
     """Return what run.json of a run without rows holds."""
     empty = no_scores()
@@ -107,7 +143,7 @@ def made_up_run(**changes: Any) -> RunRecord:
         "model": "field",
         "preset": "quick",
         "seed": 1,
-        "settings": RunSettings(),
+        "settings": made_up_settings(),
         "drawing": RunDrawing(),
         "inputs": [],
         "metrics": {"random": dict.fromkeys(("all", "urban", "rural"), empty)},
@@ -122,7 +158,8 @@ def note_of(run: RunRecord) -> RunNote:
 
 def as_record(run: dict[str, Any]) -> RunRecord:
     """Return a made-up run.json, typed; its figures need not agree with each other."""
-    return checked(run, RunRecord, "the run")
+    settings = in_groups({**FORMER_SETTINGS, **run.get("settings", {})})
+    return checked({**run, "settings": settings}, RunRecord, "the run")
 
 
 def run_json(run: "RunResult") -> dict[str, Any]:

@@ -48,14 +48,28 @@ def option_of(request: type, name: str, panel: str | None = None) -> Any:
         hint = list[get_args(many)[0]] | None  # type: ignore[misc]
     if one.option == "":
         return Annotated[hint, typer.Argument(help=one.told)]
-    words = one.option or f"--{name.replace('_', '-')}"
-    return Annotated[hint, typer.Option(words, help=one.told, rich_help_panel=panel)]
+    return Annotated[
+        hint, typer.Option(one.option_name(name), help=one.told, rich_help_panel=panel)
+    ]
 
 
-def groups_of(request: type) -> dict[str, tuple[str, ...]]:
-    """Return the names of the settings in each panel of the help; none for most requests."""
-    groups: dict[str, tuple[str, ...]] = getattr(request, "groups", {})
-    return groups
+def panels_of(request: type) -> dict[str, str]:
+    """Return the title of the help panel of each setting, in order; none for most requests.
+
+    The settings that are most used stand in the first panel, the others in those of their groups.
+    """
+    used: tuple[str, ...] = getattr(request, "most_used", ())
+    panels = dict.fromkeys(used, "Most used")
+    own = {
+        name: kind.title
+        for kind in request.__mro__
+        if hasattr(kind, "title")
+        for name in inspect.get_annotations(kind)
+    }
+    for group in getattr(request, "groups", ()):
+        names = [name for name in settings_of(group) if own[name] == group.title]
+        panels |= dict.fromkeys([name for name in names if name not in panels], group.title)
+    return panels
 
 
 def parameters_of(
@@ -63,10 +77,9 @@ def parameters_of(
 ) -> list[inspect.Parameter]:
     """Return a parameter for each setting except those in `leave`.
 
-    Required settings come first, then those in groups, in their order.
+    Required settings come first, then those in panels, in their order.
     """
-    groups = groups_of(request) if in_panels else {}
-    panels = {name: title for title, names in groups.items() for name in names}
+    panels = panels_of(request) if in_panels else {}
     order = list(panels)
     return [
         inspect.Parameter(

@@ -21,6 +21,7 @@ from benchmarks.peak_memory import peak_bytes
 from benchmarks.script import Figures, command_given, options_of, say, write_results
 from geogp.files import write_text
 from geogp.models.names import MODELS as KNOWN
+from geogp.records.run_settings import upgraded
 from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.settings import MapRequest
 
@@ -93,7 +94,7 @@ def lines_of(run: Figures) -> list[Figures]:
 def page(lines: list[Figures], made_by: str, runs: list[Figures]) -> str:
     """Return the tables with a description of the runs."""
     first = next((run for run in runs if KNOWN[run["model"]].family == "deep"), runs[0])
-    n, settings = first["n"]["random"], first["settings"]
+    n, settings = first["n"]["random"], upgraded(first)["settings"]["model"]
     head = (
         f"# {first['region_name']}, {first['service']}, {first['quarters'][0]} to "
         f"{first['quarters'][-1]}: all models\n\n"

@@ -19,6 +19,7 @@ from geogp.distributions.warps import REPAIR_COLUMNS
 from geogp.errors import RequestError
 from geogp.evaluation.assessment import TABLE_LEVELS, prediction_of, split_rows
 from geogp.files import write_text
+from geogp.records.run_settings import upgraded
 from geogp.reports.split_report import Coverage, StratumReport, stratum_reports
 
 
@@ -34,11 +35,11 @@ def unrepaired(rows: pd.DataFrame) -> pd.DataFrame:
 
 def page(run: Figures, predictions: pd.DataFrame) -> str:
     """Return the tables of one run."""
-    settings = run["settings"]
+    settings = upgraded(run)["settings"]
     title = f"{run['model']} on {run['region']}, {run['target']}"
-    made = f"preset {run['preset']}, {settings['epochs']} epochs, seed {run['seed']}"
+    made = f"preset {run['preset']}, {settings['model']['epochs']} epochs, seed {run['seed']}"
     head = (
-        f"# {title}: before and after `--conformal {settings['conformal']}`\n\n"
+        f"# {title}: before and after `--conformal {settings['checks']['conformal']}`\n\n"
         f"Made by `benchmarks/answers/conformal.py`; {made}.\n"
         "Coverages in percent, before / after; * marks coverages off by more than 3 points\n"
         "and beyond chance, jointly for all strata and levels of a split.\n"
@@ -48,7 +49,7 @@ def page(run: Figures, predictions: pd.DataFrame) -> str:
         check = run["calibration"]["splits"][name]
         rows = predictions[predictions["split"] == name].reset_index(drop=True)
         before, after = (
-            stratum_reports(each, split_rows(name, each), run["target"])
+            stratum_reports(each, split_rows(each), run["target"])
             for each in (unrepaired(rows), rows)
         )
         parts += [f"## Split {name}\n", f"{check['statement']}\n"]
@@ -114,7 +115,7 @@ def main() -> None:
     for folder in options.runs:
         opened = geogp.open_run(folder)
         run = opened.content
-        if run["settings"]["conformal"] == "none":
+        if opened.record.settings.checks.conformal == "none":
             raise RequestError(f"{folder} was made without --conformal; nothing to compare.")
         name = f"{run['region']}-{run['target']}-{run['model']}"
         write_text(options.table / f"{name}.md", page(run, opened.predictions))

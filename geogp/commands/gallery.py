@@ -17,7 +17,7 @@ from geogp.files import output_errors
 from geogp.geodata.places.stratum_column import ALL, STRATA
 from geogp.geodata.tiles.targets import TARGETS
 from geogp.maps.figures.thumbnails import Picture, draw_thumbnails, read_picture
-from geogp.records.run_record import RunMap, RunRecord, RunSettings, given
+from geogp.records.run_record import RunMap, RunRecord, given
 from geogp.reports.rendering import html_page
 from geogp.reports.words import DEFAULT_ATTRIBUTION, UNITS
 from geogp.runs.progress import ProgressListener
@@ -60,7 +60,7 @@ class _ShownRun:
     def provider(self) -> str | None:
         """The provider that the map shows; None for tests of all providers, and for tiles."""
         first = next(iter(given(self.run.providers, [])), None)
-        single = given(self.run.settings, RunSettings()).points_provider
+        single = self.run.settings.data.provider
         return first.name if first else single
 
     @property

@@ -161,7 +161,7 @@ def _spread_caption(opened: Reopened, cells: pd.DataFrame, what: str, split: str
         degrees=CELL_DEGREES,
         least=MIN_ROWS,
         together=float(together) if np.isfinite(together) else None,
-        conformal=opened.record.settings.conformal != "none",
+        conformal=opened.record.settings.checks.conformal != "none",
     )
 
 
@@ -227,7 +227,7 @@ def _curves(run: Run, *, counts: bool) -> dict[str, dict[str, Reliability]]:
     found = {}
     for name in list(run.record.metrics)[:_SPLITS_SHOWN]:
         rows = run.predictions[run.predictions["split"] == name]
-        groups = group_reports(rows, split_rows(name, rows), {}, counts=counts)
+        groups = group_reports(rows, split_rows(rows), {}, counts=counts)
         curves = {group: one.reliability for group, one in groups.items() if one.reliability}
         whole = curves.pop(ALL)
         found[SPLITS[name].title] = curves or {ALL: whole}

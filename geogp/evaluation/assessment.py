@@ -1,7 +1,6 @@
-"""Checks of the predictions in test_predictions.parquet, and scores of each row."""
+"""The predictions in test_predictions.parquet, and scores of each row."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Collection
 
 import numpy as np
 import pandas as pd
@@ -13,8 +12,8 @@ from geogp.distributions.shape_columns import shape_from
 from geogp.distributions.shapes import SHAPE_COLUMNS
 from geogp.distributions.warps import REPAIR_COLUMNS
 from geogp.errors import DataError, named
-from geogp.evaluation.metrics import mean_scores, row_scores, rows_by_group
-from geogp.evaluation.scores import TOLERANCE, Scores, agree, check_stored
+from geogp.evaluation.metrics import row_scores, rows_by_group
+from geogp.evaluation.scores import LARGEST
 from geogp.evaluation.splits.split_names import MAX_FOLDS
 
 TABLE_LEVELS = (50, 80, 90, 95)
@@ -44,13 +43,13 @@ FOLD = "fold"
 Floats = NDArray[np.float64]
 
 
-def split_rows(name: str, rows: pd.DataFrame) -> pd.DataFrame:
+def split_rows(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the scores of each row of one split, in the order of the rows.
 
     The table has the columns of `row_scores`, and ``pit``, ``median`` and ``fold``. For each level,
     a column such as ``mass_95`` contains the predicted probability of the interval. Raises
-    DataError if a measurement is not finite, a fold number is not valid, or stored bounds differ
-    from computed bounds. Raises NumericalError if a mean or a variance is out of range.
+    DataError if a fold number, a measurement, a score or a bound is not valid. Raises
+    NumericalError if a mean or a variance is out of range.
     """
     fold = folds_of(rows)
     parts = []
@@ -58,13 +57,19 @@ def split_rows(name: str, rows: pd.DataFrame) -> pd.DataFrame:
         chosen = np.flatnonzero(fold == number)
         part = rows.iloc[chosen]
         prediction, y = prediction_of(part), part["y"].to_numpy(np.float64)
-        check_bounds(name, part, prediction)
         found = row_scores(prediction, y, TABLE_LEVELS)
         found["pit"], found["median"] = prediction.pit(y), prediction.quantile(0.5)
         for level in TABLE_LEVELS:
             found[f"mass_{level}"] = prediction.interval_mass(level / 100)
         parts.append(found.assign(fold=number).set_index(chosen))
-    return pd.concat(parts).sort_index()
+    scored = pd.concat(parts).sort_index()
+    bounds = rows[["lower_95", "upper_95"]].to_numpy(np.float64)
+    if not (np.abs(np.hstack([scored.to_numpy(np.float64), bounds])) <= LARGEST).all():
+        raise DataError(
+            f"expected scores and bounds of test_predictions.parquet from {-LARGEST:g} to "
+            f"{LARGEST:g}, found others. Run `geogp map` again with --fresh."
+        )
+    return scored
 
 
 def folds_of(rows: pd.DataFrame) -> NDArray[np.int64]:
@@ -132,39 +137,3 @@ def check_columns(
             f"expected numbers in the columns {named(odd)} of test_predictions.parquet, found "
             f"{predictions[odd[0]].dtype}. Run `geogp map` again with --fresh."
         )
-
-
-def check_bounds(name: str, rows: pd.DataFrame, prediction: Prediction) -> None:
-    """Raise DataError if stored bounds of 95 % intervals differ from computed bounds."""
-    lower, upper = prediction.interval(0.95)
-    off = np.maximum(
-        np.abs(rows["lower_95"].to_numpy(np.float64) - lower),
-        np.abs(rows["upper_95"].to_numpy(np.float64) - upper),
-    )
-    wrong = ~(off <= TOLERANCE)
-    if wrong.any():
-        raise DataError(
-            "expected lower_95 and upper_95 as computed from mean and variances, found others in "
-            f"{int(wrong.sum())} rows of the split {name!r}. Was test_predictions.parquet "
-            "edited? Run `geogp map` again with --fresh."
-        )
-
-
-def check_scores(
-    name: str,
-    parts: Mapping[str, pd.DataFrame],
-    on_file: Mapping[str, Scores],
-    *,
-    mae_of_mean: bool = False,
-) -> None:
-    """Raise DataError if scores in run.json differ from the scores of the predictions.
-
-    `parts` contains the rows of `row_scores` by stratum. If `mae_of_mean` is true, the stored
-    ``mae`` may also be the mean absolute error of the predictive mean, as in geogp 0.1.
-    """
-    found = {group: mean_scores(rows) for group, rows in parts.items()}
-    for group, rows in parts.items() if mae_of_mean else ():
-        mae = rows["error"].abs().mean()
-        if group in on_file and agree(mae, on_file[group].mae):
-            found[group] = replace(found[group], mae=mae)
-    check_stored(name, found, on_file)

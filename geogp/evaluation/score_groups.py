@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from geogp.errors import DataError
-from geogp.evaluation.assessment import TABLE_LEVELS, check_scores
+from geogp.evaluation.assessment import TABLE_LEVELS
 from geogp.evaluation.metrics import (
     binomial_interval,
     difference_from_baseline,
@@ -146,33 +145,20 @@ def _reliability(pit: Floats) -> Reliability:
 
 
 def fold_spread(
-    name: str,
-    rows: pd.DataFrame,
-    scored: pd.DataFrame,
-    entries: Sequence[Any],
-    *,
-    mae_of_mean: bool = False,
+    rows: pd.DataFrame, scored: pd.DataFrame, entries: Sequence[Any]
 ) -> dict[str, dict[str, Spread]]:
     """Return the spread of each score over folds, by stratum; empty if there is only one fold.
 
-    `entries` contains the `FoldRecord` of each fold, or is empty. For `mae_of_mean`, see
-    `check_scores`. Raises DataError if the entries do not match the rows.
+    `entries` contains the `FoldRecord` of each fold; without it, a fold has no gain.
     """
     numbers = np.unique(scored["fold"])
-    if entries and (len(entries) <= numbers[-1] or len(entries) != len(numbers)):
-        raise DataError(
-            f"expected the same number of folds of the split {name} in run.json and in "
-            f"test_predictions.parquet, found {len(entries)} and {len(numbers)}. Run `geogp map` "
-            "again with --fresh."
-        )
     values: dict[str, dict[str, list[float]]] = {}
+    of_fold = dict(enumerate(entries))
     for number in numbers:
         chosen = scored["fold"].to_numpy() == number
-        entry = entries[int(number)] if entries else None
+        entry = of_fold.get(int(number))
         groups = rows_by_group(rows["stratum"][chosen], int(chosen.sum()))
         parts = {group: scored[chosen][of_group] for group, of_group in groups.items()}
-        if entry is not None:
-            check_scores(f"{name}, fold {number}", parts, entry.metrics, mae_of_mean=mae_of_mean)
         for group, found in _fold_figures(parts, entry).items():
             for figure, value in found.items():
                 held = values.setdefault(group, {}).setdefault(figure, [])

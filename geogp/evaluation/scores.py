@@ -1,12 +1,9 @@
 """The scores of predictions, and the largest numbers that run.json may contain."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Self
 
 from msgspec import Meta
-
-from geogp.errors import DataError
 
 LARGEST = 1e100
 """Largest allowed score; sums of squares of such scores are finite."""
@@ -18,10 +15,6 @@ Real = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 Size = Annotated[float, Meta(ge=0, le=LARGEST)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Count = Annotated[int, Meta(ge=0, le=LARGEST_WHOLE)]
-
-
-TOLERANCE = 1e-6
-"""Largest difference between two scores that count as equal."""
 
 
 class _Figures:
@@ -84,34 +77,3 @@ class ClassScores(_Figures):
 def no_scores(n: int = 0) -> Scores:
     """Return scores that are all None: for no rows, or for n rows with unknown scores."""
     return Scores(n, *[None] * (len(fields(Scores)) - 1))
-
-
-def agree(value: float | None, other: float | None, tolerance: float = TOLERANCE) -> bool:
-    """Return whether two scores differ by at most `tolerance`, or both are missing."""
-    if value is None or other is None:
-        return value is other
-    return abs(value - other) <= tolerance
-
-
-def check_stored(
-    where: str,
-    found: Mapping[str, Scores] | Mapping[str, ClassScores],
-    on_file: Mapping[str, Scores | ClassScores],
-) -> None:
-    """Raise DataError if scores in run.json differ from `found`, the scores of the predictions.
-
-    Both are by stratum. `where` names the split in the message.
-    """
-    wrong = [
-        f"{name} of {where}/{group} is {other} in run.json, but {value} as computed from the "
-        "predictions"
-        for group, scores in found.items()
-        for name, value in vars(scores).items()
-        if not agree(value, other := getattr(on_file.get(group), name, None))
-    ]
-    if wrong:
-        raise DataError(
-            "expected scores in run.json that agree with test_predictions.parquet, found "
-            f"{len(wrong)} that differ: {wrong[0]}. Was one of the files edited? Run `geogp map` "
-            "again with --fresh."
-        )

@@ -3,7 +3,7 @@
 from msgspec import Struct, field
 
 from geogp.evaluation.scores import Count, Real, Share, Size
-from geogp.records.record_types import Name, Place, Quarter, Some, Text
+from geogp.records.record_types import Name, Place, Some, Text
 
 
 class CovariateRecord(Struct, frozen=True, kw_only=True):
@@ -32,20 +32,6 @@ class ProviderRecord(Struct, frozen=True, kw_only=True):
     name: Name
     rows: Some
     tests: Some
-
-
-class PointsOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How the user said that a file of tests is to be read; see `PointOptions`."""
-
-    delimiter: Text | None = None
-    decimal: Text | None = None
-    encoding: Text | None = None
-    sheet: Text | None = None
-    most_left_out: Size | None = None
-    thousands: list[Text] | None = None
-    dates: Text | None = None
-    timezone: Text | None = None
-    at_quarter: Quarter | None = None
 
 
 class UnitRecord(Struct, frozen=True, kw_only=True):

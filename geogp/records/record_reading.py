@@ -1,38 +1,42 @@
 """Reads and checks run.json, and makes the JSON Schema of run.json.
 
 geogp refuses a run.json with another format, an unknown name, a value out of the range that `geogp
-map` allows, or numbers that contradict each other.
+map` allows, or scores that are not those of its folds.
 """
 
 import json
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import UNSET
 
-from geogp.errors import DataError
-from geogp.evaluation.stored_figures import check_figures
+from geogp.errors import DataError, named
+from geogp.evaluation.metrics import pooled
+from geogp.geodata.places.stratum_column import ALL, STRATA, UNKNOWN
 from geogp.geodata.tiles.targets import TARGETS
 from geogp.models.names import find_model
 from geogp.records.checked_types import checked
 from geogp.records.class_records import of_classes, record_kind
-from geogp.records.run_record import RUN_SCHEMA, RunRecord, RunSettings, given
+from geogp.records.run_record import RUN_SCHEMA, RunRecord, given
+from geogp.records.run_settings import upgraded
 
 Kind = TypeVar("Kind", bound=RunRecord)
 
-_LONGEST_NAME = 255
-"""Largest number of bytes of a file name; operating systems refuse longer names."""
+_ROUNDING = 1e-6
+"""Largest difference between scores that rounding explains, also relative to the scores."""
+
+_NOT_MEANS = {"ece"}
+"""Scores of all rows that do not follow from the scores of parts of the rows."""
 
 
 def record_of(run: dict[str, Any]) -> RunRecord:
     """Return parsed run.json as typed structs; raise DataError if a value is wrong."""
-    record = checked(run, record_kind(RunRecord, run.get("target")), "the run")
+    record = checked(upgraded(run), record_kind(RunRecord, run.get("target")), "the run")
     if TARGETS[record.target].kind != find_model(record.model).kind:
         raise DataError(f"the model {record.model} does not predict the target {record.target}.")
-    if record.settings is not UNSET:
-        _check_places(record.settings)
-    check_figures(run)
+    _check_scores(record)
     return record
 
 
@@ -56,9 +60,9 @@ def read_record(path: Path, run: dict[str, Any]) -> RunRecord:
     schema = run.get("schema")
     if isinstance(schema, int) and schema > RUN_SCHEMA:
         raise DataError(
-            f"{path} was written by a later version of geogp: expected the schema {RUN_SCHEMA} or "
-            f"no schema, found {str(schema)[:20]}. Update geogp, or run `geogp map` again with "
-            f"--fresh."
+            f"{path} was written by a later version of geogp: expected the schema {RUN_SCHEMA}, an "
+            f"earlier one or none, found {str(schema)[:20]}. Update geogp, or run `geogp map` "
+            f"again with --fresh."
         )
     try:
         return record_of(run)
@@ -81,19 +85,53 @@ def run_schema() -> str:
     return json.dumps(schema, indent=1) + "\n"
 
 
-def _check_places(settings: RunSettings) -> None:
-    """Raise DataError if a path contains a file name with more than `_LONGEST_NAME` bytes."""
-    places: dict[str, object] = {
-        f"{key}[{number}]": text
-        for key in ("layers", "covariates")
-        for number, text in enumerate(given(getattr(settings, key), []) or [])
-    }
-    for key in ("source", "boundaries", "region_file", "strata_file", "points_file"):
-        places[key] = getattr(settings, key)
-    for key, text in places.items():
-        if isinstance(text, str) and any(
-            len(part.encode()) > _LONGEST_NAME for part in text.split("/")
-        ):
+def _check_scores(record: RunRecord) -> None:
+    """Raise DataError if scores are missing, or those of a split are not those of its folds.
+
+    This is the only check of numbers against numbers: run.json has no hash, but the other files do.
+    """
+    strata = {ALL, *(record.strata or STRATA)}
+    if len(strata | {UNKNOWN}) < 4:
+        raise DataError(f"expected two strata with different names, found {named(strata)}.")
+    if not record.metrics:
+        raise DataError("expected scores of one split or more under metrics, found none.")
+    folds, n = given(record.folds, {}), given(record.n, {})
+    for key in ("metrics", "baseline"):
+        table = given(getattr(record, key), {})
+        if folds and table and set(table) != set(folds):
+            raise DataError(f"expected {named(folds)} under {key}, found {named(table)}.")
+        for split, scores in table.items():
+            of_folds = [getattr(fold, key) for fold in folds.get(split, [])]
+            _check_split(f"{key}.{split}", scores, of_folds, strata)
+    for split, entries in folds.items():
+        if n.get(split, entries[0].n) != entries[0].n:
+            raise DataError(f"n.{split} differs from the first entry of folds.{split}.")
+
+
+def _check_split(
+    where: str, scores: Mapping[str, Any], of_folds: list[Mapping[str, Any]], strata: set[str]
+) -> None:
+    for table in (scores, *of_folds):
+        if set(table) != strata:
             raise DataError(
-                f"expected a path or an address under settings.{key}, found {text[:60]!r}."
+                f"expected scores of {named(sorted(strata))} under {where}, found "
+                f"{named(table) or 'none'}."
             )
+    for name, stated in scores.items():
+        expected = pooled([table[name] for table in of_folds] or [stated])
+        for figure, value in vars(expected).items():
+            other = getattr(stated, figure)
+            if stated.n and other is None:
+                raise DataError(f"{where}.{name} lacks {figure}.")
+            if figure not in _NOT_MEANS and not _agree(value, other):
+                raise DataError(
+                    f"expected {figure} of {where}.{name} to be {value}, as of all folds together, "
+                    f"found {other}."
+                )
+
+
+def _agree(value: float | None, other: float | None) -> bool:
+    """Return whether two scores differ only by rounding, or both are missing."""
+    if value is None or other is None:
+        return value is other
+    return math.isclose(value, other, rel_tol=_ROUNDING, abs_tol=_ROUNDING)

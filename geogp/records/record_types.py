@@ -50,7 +50,14 @@ else:
 
 Text = Annotated[str, Meta(pattern="^[^\\u0000]*$", description="text")]
 Name = Annotated[str, Meta(pattern="^[^\\u0000]*[^\\s\\u0000][^\\u0000]*$", description="a name")]
-Place = Annotated[str, Meta(pattern="^[^\\u0000]*$", description="a path or an address")]
+Place = Annotated[
+    str,
+    Meta(
+        # Operating systems refuse longer names of files.
+        pattern="^[^\\u0000/]{0,255}(/[^\\u0000/]{0,255})*$",
+        description="a path or an address",
+    ),
+]
 Quarter = Annotated[
     str, Meta(pattern="^[0-9]{4}Q[1-4]$", max_length=6, description="a quarter like 2019Q1")
 ]

@@ -7,29 +7,20 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from geogp.evaluation.scores import Count, Real, Scores, Share, Size
 from geogp.evaluation.splits.row_parts import LEFT_OUT
 from geogp.evaluation.splits.split_names import CELL_DEGREES
-from geogp.models.options import DOUBLE
 from geogp.records.input_records import (
     CovariateRecord,
-    PointsOptions,
     PointsRecord,
     ProviderRecord,
 )
 from geogp.records.record_types import (
     BY_SPLIT,
     AboveZero,
-    Folds,
-    Inputs,
-    Method,
     ModelText,
     Name,
     Nanoseconds,
-    Noise,
-    Place,
-    Precision,
     PresetText,
     Quarter,
     QuestionText,
-    Rank,
     Seed,
     Service,
     Sha256,
@@ -39,15 +30,14 @@ from geogp.records.record_types import (
     Text,
     ThresholdValue,
     VarianceReason,
-    Vintage,
-    WeightsAsked,
     Zoom,
 )
 from geogp.records.repair_records import CalibrationRecord
+from geogp.records.run_settings import RunSettings
 
 Given = TypeVar("Given")
 
-RUN_SCHEMA: Final = 1
+RUN_SCHEMA: Final = 2
 """Version of the format of run.json, under the key `schema`. Runs of geogp 0.1 lack the key."""
 
 
@@ -84,58 +74,6 @@ class FoldRecord(Struct, frozen=True, kw_only=True):
 
 
 Folded = Annotated[list[FoldRecord], Meta(min_length=1)]
-
-
-class RunSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The settings of a run: the user's options, and the sizes and schedule of the fits."""
-
-    h: Some | UnsetType = UNSET
-    r: Rank | UnsetType = UNSET
-    epochs: Some | UnsetType = UNSET
-    batch: Some | UnsetType = UNSET
-    learning_rate: AboveZero | UnsetType = UNSET
-    decay: Text | UnsetType = UNSET
-    placement: Text | UnsetType = UNSET
-    weights: WeightsAsked | UnsetType = UNSET
-    refit: bool | UnsetType = UNSET
-    head_rate: Size | UnsetType = UNSET
-    noise_rate: Size | UnsetType | None = UNSET
-    clip: Size | UnsetType | None = UNSET
-    average: Size | UnsetType = UNSET
-    noise_start: AboveZero | UnsetType = UNSET
-    optimiser: Text | UnsetType = UNSET
-    noise: Noise | UnsetType = UNSET
-    tune_weights: bool | UnsetType = UNSET
-    splits: Annotated[list[Split], Meta(min_length=1)] | UnsetType = UNSET
-    folds: Folds | UnsetType = UNSET
-    layers: list[Place] | UnsetType = UNSET
-    conformal: Method | UnsetType = UNSET
-    inputs: Inputs | UnsetType = UNSET
-    source: Place | UnsetType = UNSET
-    boundaries: Place | UnsetType | None = UNSET
-    urban_vintage: Vintage | UnsetType | None = UNSET
-    dtype: Text | UnsetType = UNSET
-    precision: Precision = DOUBLE
-    region_file: Place | None = None
-    region_name: Name | None = None
-    strata_file: Place | None = None
-    strata: Annotated[list[Name], Meta(min_length=2, max_length=2)] | None = None
-    buffer_km: AboveZero | None = None
-    budget: AboveZero | None = None
-    covariates: list[Place] | None = None
-    points_file: Place | None = None
-    points_columns: list[Text] | None = None
-    points_units: Text | None = None
-    points_provider: Text | None = None
-    points_technology: Text | None = None
-    points_by_provider: bool | None = None
-    points_options: PointsOptions | None = None
-    crs: Text | None = None
-
-    @property
-    def is_state(self) -> bool:
-        """Whether the region is a state; other regions have their name among the settings."""
-        return self.region_file is None and self.region_name is None
 
 
 class RunMap(Struct, frozen=True, kw_only=True):
@@ -263,7 +201,7 @@ class FileRecord(Struct, frozen=True, kw_only=True):
 class RunIdentity(Struct, frozen=True, kw_only=True):
     """The entries of run.json that determine the fits and the map of a run."""
 
-    schema: Literal[1] | UnsetType = UNSET
+    schema: Literal[2] | UnsetType = UNSET
     geogp: Text | UnsetType = UNSET
     versions: dict[str, Text] | UnsetType = UNSET
     device: Text | UnsetType = UNSET
@@ -299,6 +237,7 @@ class RunRecord(RunIdentity, frozen=True, kw_only=True):
     understood of the user's own file of tests.
     """
 
+    settings: RunSettings
     region_name: Name | None = None
     quarters_missing: list[Quarter] | UnsetType = UNSET
     quarters_unreached: list[Quarter] | UnsetType = UNSET
@@ -347,12 +286,12 @@ class RunRecord(RunIdentity, frozen=True, kw_only=True):
     @property
     def precision(self) -> str:
         """The precision of computations; see `geogp.precision`."""
-        return DOUBLE if self.settings is UNSET else self.settings.precision
+        return self.settings.model.precision
 
     @property
     def strata(self) -> list[str] | None:
         """Names of the user's own strata; None for urban and rural."""
-        return None if self.settings is UNSET else self.settings.strata
+        return self.settings.where.strata_names
 
 
 class TunedWeights(WeightsRecord, frozen=True, kw_only=True, omit_defaults=True):
@@ -360,19 +299,6 @@ class TunedWeights(WeightsRecord, frozen=True, kw_only=True, omit_defaults=True)
 
     seconds: Size
     trials: list[TrialRecord]
-
-
-class OpenedSettings(RunSettings, frozen=True, kw_only=True):
-    """The settings of a run, with all entries that `reopen` needs."""
-
-    source: Place
-    boundaries: Place | None
-    inputs: Inputs
-    noise: Noise
-    refit: bool
-    splits: Annotated[list[Split], Meta(min_length=1)]
-    conformal: Method
-    urban_vintage: Vintage | None = None
 
 
 class OpenedMap(RunMap, frozen=True, kw_only=True):
@@ -388,7 +314,6 @@ class OpenedRecord(RunRecord, frozen=True, kw_only=True):
 
     quarters: Annotated[list[Quarter], Meta(min_length=1)]
     seed: Seed
-    settings: OpenedSettings
     inputs: list[InputRecord]
     map: OpenedMap
 

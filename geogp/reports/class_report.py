@@ -1,12 +1,10 @@
 """The report on a run whose target is a class, such as a tier of speed.
 
-Every number is computed again from the test predictions; a run whose files contradict each other is
-refused.
+Every number is computed from the test predictions.
 """
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,7 +22,7 @@ from geogp.evaluation.class_tables import (
     table_scores,
 )
 from geogp.evaluation.metrics import rows_by_group
-from geogp.evaluation.scores import ClassScores, check_stored
+from geogp.evaluation.scores import ClassScores
 from geogp.evaluation.threshold_reliability import (
     ClassEvent,
     ExceedanceReport,
@@ -33,7 +31,7 @@ from geogp.evaluation.threshold_reliability import (
 )
 from geogp.geodata.places.stratum_column import with_strata
 from geogp.geodata.tiles.targets import TARGETS
-from geogp.records.run_record import RunRecord, given
+from geogp.records.run_record import RunRecord
 from geogp.reports.rendering import (
     environment,
     html_page,
@@ -113,7 +111,7 @@ def class_report_texts(
 ) -> dict[str, str]:
     """Return the files of the report by name; raise RequestError for `latex`.
 
-    Raises DataError if columns are missing, a split is unknown, or predictions contradict run.json.
+    Raises DataError if columns are missing, or a split is unknown.
     """
     if latex:
         raise RequestError(
@@ -142,7 +140,7 @@ def build_class_report(run: RunRecord, predictions: pd.DataFrame) -> ClassRunRep
     predictions = with_strata(predictions, run.strata)
     splits = {
         name: _split(name, predictions[predictions["split"] == name], run, columns)
-        for name in split_names(run, predictions)
+        for name in split_names(predictions)
     }
     first = next(iter(splits.values()))
     return ClassRunReport(
@@ -164,14 +162,6 @@ def _split(
 ) -> ClassSplitReport:
     classes = TARGETS[run.target].classes
     found = {start: table_scores(rows, names) for start, names in columns.items()}
-    stored = {
-        MODEL: run.metrics,
-        BY_QUARTER: run.baseline,
-        BY_STRATUM_SHARES: run.baseline_by_stratum,
-    }
-    for start, on_file in stored.items():
-        held: Any = given(on_file, {}).get(name, {})
-        check_stored(f"{start.removesuffix('p_') or 'model '}{name}", found[start], held)
     p = rows[columns[MODEL]].to_numpy(np.float64)
     judge = partial(ClassEvent.probability, p=p)
     return ClassSplitReport(

@@ -51,6 +51,7 @@ def report_facts(run: RunRecord) -> ReportFacts:
     facts = {name: value for name, value in to_builtins(run).items() if name in names}
     facts |= {
         "region": run.region_in_words,
+        "settings": run.settings.flat,
         "rows_left_out": sum(one.rows for one in given(run.rows_left_out, [])),
         # The time for writing is left out, because it is unknown when the report is first written.
         "seconds": {k: v for k, v in given(run.seconds, {}).items() if k != "write"},

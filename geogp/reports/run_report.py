@@ -1,7 +1,7 @@
 """The report on one run, with its scores and the coverage of its intervals.
 
-`build_report` computes every number again from the test predictions, and refuses a run whose files
-contradict each other. The other functions only format the report.
+`build_report` computes every number from the test predictions; only the scores of the baseline are
+those of run.json. The other functions only format the report.
 """
 
 from dataclasses import dataclass
@@ -27,9 +27,9 @@ from geogp.evaluation.splits.split_names import BLOCKS, SPLITS
 from geogp.evaluation.strata import MIN_ROWS, some_devices_missing
 from geogp.evaluation.threshold_reliability import MIN_EFFECTIVE
 from geogp.geodata.places.stratum_column import with_strata
-from geogp.records.record_names import NOISE_IN_SPREAD, POINT
+from geogp.records.record_names import NOISE_IN_SPREAD
 from geogp.records.repair_records import CalibrationRecord
-from geogp.records.run_record import RunRecord, RunSettings, VarianceCheck, given
+from geogp.records.run_record import RunRecord, VarianceCheck, given
 from geogp.reports.rendering import (
     environment,
     html_page,
@@ -90,20 +90,20 @@ class Report(ReportFacts):
 def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
     """Build the report on a run from run.json and test_predictions.parquet.
 
-    `metrics` and `baseline` of run.json may lack some or all splits. Raises DataError if columns
-    are missing, a split is unknown, or predictions contradict run.json or the bounds in the
-    predictions. Raises NumericalError if a mean or variance is out of range.
+    `baseline` of run.json may lack some or all splits. Raises DataError if columns are missing or a
+    split is unknown, and the errors of `split_report`.
     """
     check_columns(predictions)
     predictions = with_strata(predictions, run.strata)
     splits = {
         name: split_report(name, predictions[predictions["split"] == name], run)
-        for name in split_names(run, predictions)
+        for name in split_names(predictions)
     }
     unit, plain_unit = UNITS[run.target]
     by_split = predictions.groupby("split", sort=False)
     main = next(iter(splits.values()))
-    checks = _areas_checks(run, splits)
+    areas: dict[str, dict[str, Any]] = to_builtins(given(run.areas_check, {}))
+    checks = {name: areas[name] for name in splits if name in areas}
     gaps = [splits[str(name)].title for name, rows in by_split if some_devices_missing(rows)]
     return Report(
         **vars(report_facts(run)),
@@ -166,17 +166,12 @@ def report_html(report: Report, predictions: pd.DataFrame) -> str:
     """Return the report as one HTML page that needs no other file and no network.
 
     `predictions` are the test predictions from which the report was built, for the violins of
-    interval widths. Raises DataError if their number differs from the number of rows in the report.
+    interval widths.
     """
     drawn = {}
     predictions = with_strata(predictions, report.settings.get("strata"))
     for name, split in report.splits.items():
         rows = predictions[predictions["split"] == name]
-        if len(rows) != split.groups["all"].n:
-            raise DataError(
-                f"expected {split.groups['all'].n} rows of the split {name!r}, as in the report, "
-                f"found {len(rows)}. Build the report again from these predictions."
-            )
         drawn[name] = split_figures(split, widths_by_group(rows), report.unit)
     probabilities = {
         name: thresholds_figure(split.exceedances)
@@ -193,34 +188,15 @@ def report_html(report: Report, predictions: pd.DataFrame) -> str:
     return html_page("report", context)
 
 
-def _areas_checks(run: RunRecord, splits: dict[str, SplitReport]) -> dict[str, dict[str, Any]]:
-    """Return `areas_check` in the order of the splits; raise DataError for an unknown split."""
-    checks: dict[str, dict[str, Any]] = to_builtins(given(run.areas_check, {}))
-    odd = sorted(set(checks) - set(splits))
-    if odd:
-        raise DataError(
-            f"expected the splits {', '.join(splits)} under areas_check in run.json, found "
-            f"{named(odd)}. Run `geogp map` again with --fresh."
-        )
-    return {name: checks[name] for name in splits if name in checks}
+def split_names(predictions: pd.DataFrame) -> list[str]:
+    """Return the splits of test predictions in the order of the report.
 
-
-def split_names(run: RunRecord, predictions: pd.DataFrame) -> list[str]:
-    """Return the splits of a run in the order of the report.
-
-    Raises DataError if a split is unknown, or has scores in run.json but no predictions.
+    Raises DataError if a split is unknown.
     """
     found = [str(name) for name in pd.unique(predictions["split"])]
     odd = sorted(set(found) - set(SPLITS))
     if odd:
         raise DataError(f"expected the splits {', '.join(SPLITS)}, found {named(odd)}.")
-    absent = sorted(set(run.metrics) - set(found))
-    if absent:
-        raise DataError(
-            f"run.json has scores of the split {named(absent)}, but test_predictions.parquet "
-            "has no rows of this split. Was one of the files edited? Run `geogp map` again with "
-            "--fresh."
-        )
     # ``blocks`` comes first, and splits with near training rows come last.
     in_order = sorted(SPLITS, key=lambda name: (name != BLOCKS.name, SPLITS[name].flatters))
     return [name for name in in_order if name in found]
@@ -232,7 +208,7 @@ def _context(report: Report) -> dict[str, Any]:
 
 def _repairs(run: RunRecord) -> list[str]:
     """Return the sentences about the repair of the intervals, if there was one."""
-    method = given(given(run.settings, RunSettings()).conformal, "none")
+    method = run.settings.checks.conformal
     if method == "none":
         return []
     statements = given(given(run.calibration, CalibrationRecord()).statements, [])
@@ -240,19 +216,9 @@ def _repairs(run: RunRecord) -> list[str]:
 
 
 def _variances(check: VarianceCheck | None) -> list[str]:
-    """Return sentences about `variance_check` in run.json; none if the two variances are equal.
-
-    Raises DataError if the stated variance is 0 for a model with a function variance, or above 0
-    for a network without a function variance.
-    """
+    """Return sentences about `variance_check` in run.json; none if the two variances are equal."""
     if check is None:
         return []
     # Earlier versions compared the variances only if the function variance includes noise.
     why = given(check.differ_by, NOISE_IN_SPREAD)
-    if (check.stated == 0) != (why == POINT):
-        raise DataError(
-            f"expected variance_check.stated in run.json to be 0 if differ_by is {POINT}, and "
-            f"above 0 otherwise, found {check.stated} and differ_by {why}. Run `geogp map` again "
-            "with --fresh."
-        )
     return [say("report", "variances", why, check.stated, check.closed_form)]

@@ -9,12 +9,11 @@ from msgspec import to_builtins
 from numpy.typing import NDArray
 
 from geogp.evaluation.assessment import (
-    check_scores,
     counted,
     prediction_of,
     split_rows,
 )
-from geogp.evaluation.metrics import binomial_interval, pit_counts, rows_by_group
+from geogp.evaluation.metrics import binomial_interval, pit_counts
 from geogp.evaluation.score_groups import GroupReport, Spread, fold_spread, group_reports
 from geogp.evaluation.simultaneous_coverage import Check, ClassReport, blocks_of, class_reports
 from geogp.evaluation.strata import Stratum, strata_of
@@ -132,14 +131,9 @@ class SplitReport(SplitFacts):
 def split_report(name: str, rows: pd.DataFrame, run: RunRecord) -> SplitReport:
     """Return the report on one split, from the rows of the split in test_predictions.parquet.
 
-    Raises DataError if rows contradict run.json or the bounds in the rows (see `split_rows`,
-    `fold_spread` and `stratum_reports`), and NumericalError if a mean or variance is out of range.
+    Raises the errors of `split_rows`, `group_reports` and `stratum_reports`.
     """
-    scored = split_rows(name, rows)
-    if name in run.metrics:
-        parts = rows_by_group(rows["stratum"], len(rows))
-        found = {group: scored[chosen] for group, chosen in parts.items()}
-        check_scores(name, found, run.metrics[name], mae_of_mean=run.is_of_version_0_1)
+    scored = split_rows(rows)
     baseline = given(run.baseline, {}).get(name, {})
     groups = group_reports(rows, scored, baseline, counts=counted(rows))
     entries = given(run.folds, {}).get(name, [])
@@ -150,7 +144,7 @@ def split_report(name: str, rows: pd.DataFrame, run: RunRecord) -> SplitReport:
         **vars(split_facts(name, rows, run, groups)),
         width_ratio=None if not first or second is None else second / first,
         strata=stratum_reports(rows, scored, run.target),
-        spread=fold_spread(name, rows, scored, entries, mae_of_mean=run.is_of_version_0_1),
+        spread=fold_spread(rows, scored, entries),
         exceedances=exceedances,
         shares=shares,
         repair=to_builtins(given(calibration.splits, {})).get(name, {}),

@@ -24,15 +24,19 @@ def records_of(folder: Path, names: Iterable[str]) -> dict[str, FileRecord]:
     return {name: _record(folder / name) for name in names}
 
 
-def damaged_files(folder: Path, run: RunRecord) -> list[str]:
-    """Return the names of files of a run that are missing or changed.
+def damaged_files(folder: Path, run: RunRecord, names: Iterable[str] | None = None) -> list[str]:
+    """Return which files of a run are missing or changed: of all files, or of the files `names`.
 
     A file with the recorded size and time counts as unchanged. If the time differs, as in a copy of
     the run folder, the hash is compared. If an older run.json has no records, only missing files
     are returned. Raises DataError for unreadable files, and for names of other folders.
     """
     try:
-        return [name for name in files_of(run) if not _agrees(folder / name, run)]
+        return [
+            name
+            for name in (files_of(run) if names is None else names)
+            if not _agrees(folder / name, run)
+        ]
     except OSError as error:
         raise DataError(f"a file of the run {folder} cannot be read: {error}.") from error
 

@@ -1,97 +1,98 @@
 """The function that makes a map from Python, with the settings as keyword arguments."""
 
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import ParamSpec
 
-from geogp.arguments import checked_arguments
+from geogp.arguments import check_kind
+from geogp.choices import setting, settings_of
 from geogp.errors import RequestError, named
 from geogp.geodata.places.file_choice import file_and_rest
+from geogp.records.map_settings import MapRequest
 from geogp.runs.open_run import Run, open_run
 from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.progress import ProgressListener
-from geogp.runs.settings import MapRequest
+
+Given = ParamSpec("Given")
 
 
-class PointSettings(TypedDict, total=False):
-    """Keyword arguments of `make_map` about a file of tests: the fields of `PointOptions`."""
+@dataclass(frozen=True)
+class MapCall(MapRequest):
+    """The arguments of `make_map`: the settings of a map, and a listener."""
 
-    columns: tuple[str, ...]
-    delimiter: str | None
-    decimal: str | None
-    encoding: str | None
-    sheet: str | None
-    crs: str | None
-    most_left_out: float
-    units: str | None
-    thousands: tuple[str, ...]
-    dates: str | None
-    timezone: str | None
-    at_quarter: str | None
+    # Users give more types of values than the settings have.
+    region: str | Path | None = setting(  # type: ignore[assignment]
+        "A state, such as PR; or a file of polygons. None means the extent of points."
+    )
+    _: KW_ONLY
+    out: Path | str | None = setting(  # type: ignore[assignment]
+        settings_of(MapRequest)["out"].told
+    )
+    listener: ProgressListener | None = None
 
-
-class MapSettings(PointSettings, total=False):
-    """Keyword arguments of `make_map`: the fields of `MapRequest` without region and folder."""
-
-    source: str
-    boundaries: str | None
-    region_name: str | None
-    urban_vintage: str
-    strata: str | None
-    points: str | None
-    provider: str | None
-    by_provider: bool
-    technology: str | None
-    service: str
-    target: str
-    quarters: str | None
-    model: str
-    preset: str
-    split: str | None
-    folds: int
-    buffer_km: float
-    layers: tuple[str, ...]
-    covariates: tuple[str, ...]
-    conformal: str
-    inputs: str
-    epochs: int | None
-    budget: float | None
-    noise: str
-    tune_weights: bool
-    precision: str
-    device: str
-    seed: int
-    zoom: int
-    far_km: float
-    question: str
-    tests: int | None
-    devices: int | None
-    at: str | None
-    threshold: tuple[float, ...] | None
-    self_contained: bool
-    fresh: bool
+    def __post_init__(self) -> None:
+        check_kind("region", self.region, str | Path | None)
+        check_kind("listener", self.listener, ProgressListener | None)
+        text = None if self.region is None else str(self.region)
+        is_path = isinstance(self.region, Path) or bool(text and file_and_rest(text)[0].is_file())
+        if is_path and self.region_file is None:
+            object.__setattr__(self, "region_file", text)
+            text = None
+        object.__setattr__(self, "region", text)
+        super().__post_init__()
 
 
-@checked_arguments
-def make_map(
-    region: str | Path | None = None,
-    *,
-    out: str | Path | None = None,
-    listener: ProgressListener | None = None,
-    **settings: Unpack[MapSettings],
-) -> Run:
+def _parameters() -> str:
+    """Return the parameters of the docstring, from the help texts of the settings."""
+    settings, kinds = settings_of(MapCall), inspect.signature(MapCall).parameters
+    names = {one.option_name(name): f"``{name}``" for name, one in settings.items()}
+    return "\n".join(
+        f"{name} : {inspect.formatannotation(kinds[name].annotation)}\n"
+        f"    {re.sub(r'--[a-z-]+', lambda option: names[option[0]], one.told)}"
+        for name, one in settings.items()
+    )
+
+
+def _called_with(
+    call: Callable[Given, MapCall],
+) -> Callable[[Callable[[MapCall], Run]], Callable[Given, Run]]:
+    """Return a decorator that gives a function the arguments of `MapCall` as its own.
+
+    The docstring has their help texts instead of ``{settings}``.
+    """
+    signature = inspect.signature(call)
+
+    def decorate(function: Callable[[MapCall], Run]) -> Callable[Given, Run]:
+        @wraps(function)
+        def called(*args: Given.args, **kwargs: Given.kwargs) -> Run:
+            unknown = kwargs.keys() - signature.parameters.keys()
+            if unknown:
+                raise RequestError(
+                    f"expected settings of geogp.{function.__name__}, found "
+                    f"{named(sorted(unknown))}. The settings are {', '.join(signature.parameters)}."
+                )
+            return function(call(*args, **kwargs))
+
+        called.__doc__ = str(inspect.getdoc(function)).replace("{settings}", _parameters())
+        vars(called)["__signature__"] = signature.replace(return_annotation=Run)
+        return called
+
+    return decorate
+
+
+@_called_with(MapCall)
+def make_map(call: MapCall) -> Run:
     """Make a map of a region, as ``geogp map`` does, and return the finished run.
 
     Parameters
     ----------
-    region
-        A state, such as ``PR``; or a file of polygons. None means the extent of ``points``.
-    out
-        The run folder. Default: ``runs/<region>-<service>-<target>-<model>-<preset>``.
-    listener
+    {settings}
+    listener : ProgressListener | None
         Receives stages, progress and warnings.
-    **settings
-        Options of ``geogp map`` with underscores in the names, as in `MapRequest`. ``question``
-        means ``--for``. ``layers``, ``covariates`` and ``threshold`` take several values.
 
     Returns
     -------
@@ -109,19 +110,5 @@ def make_map(
     OutputError
         The results could not be written.
     """
-    unknown = set(settings) - set(MapSettings.__annotations__)
-    if unknown:
-        raise RequestError(
-            f"expected settings of geogp.make_map, found {named(sorted(unknown))}. The "
-            f"settings are region, out, {', '.join(MapSettings.__annotations__)}."
-        )
-    text = None if region is None else str(region)
-    own = isinstance(region, Path) or (text is not None and file_and_rest(text)[0].is_file())
-    request = MapRequest(
-        region=None if own else text,
-        region_file=text if own else None,
-        out=None if out is None else Path(out),
-        **settings,
-    )
-    found = run_map(request, listener)
-    return open_run(found.path, device=request.device)
+    made = run_map(call, call.listener)
+    return open_run(made.path, device=call.device)

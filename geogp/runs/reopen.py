@@ -12,7 +12,6 @@ from urllib.parse import quote
 import numpy as np
 import pandas as pd
 from msgspec import UNSET
-from msgspec.structs import asdict
 from numpy.typing import NDArray
 
 from geogp.errors import LONGEST_PATH, DataError, OutputError, RequestError, named
@@ -24,13 +23,11 @@ from geogp.geodata.places.census import read_tracts
 from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.layers import PolygonLayer, read_layer
 from geogp.geodata.places.region import Region, Tiles
-from geogp.geodata.places.state_names import AUTO
 from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.joint.level import JointLevel
 from geogp.models.numerics.devices import pick_device
-from geogp.records.input_records import PointsOptions
 from geogp.records.record_reading import complete_record
 from geogp.records.run_record import OpenedRecord, given
 from geogp.runs.kept_level import KeptLevel
@@ -40,7 +37,7 @@ from geogp.runs.progress import RunListener
 from geogp.runs.question import Question
 from geogp.runs.questions.question_types import BY_COUNTY, BY_STRATUM, BY_TRACT, CENSUS_LAYERS
 from geogp.runs.run_folder import MODEL_FILE, check_model
-from geogp.runs.run_identity import input_record, same_input
+from geogp.runs.run_identity import input_record, same_input, settings_of
 from geogp.runs.run_names import RUN_FILE
 from geogp.runs.settings import MAX_TILES, MapRequest
 
@@ -216,61 +213,30 @@ def reopen(run: "Run", *, tests: int | None, devices: int | None, at: str | None
     path, record = run.path, complete_record(run.path, run.record, OpenedRecord)
     model, notes = run.loaded
     source, boundaries = run.read_from.places(path / RUN_FILE, record.settings)
-    settings = record.settings
-    vintage, drawing = settings.urban_vintage, record.drawing
-    far_km = UNSET if drawing is UNSET else drawing.far_km
-    # The predicted quantity of the run, and settings that only fits use, are left out.
-    request = MapRequest(
-        region=record.region if settings.is_state else None,
-        region_file=settings.region_file,
-        region_name=settings.region_name,
-        urban_vintage=AUTO if vintage is None else str(vintage),  # auto may mean a newer census
-        strata=settings.strata_file,
-        crs=settings.crs,
+    request = settings_of(
+        record,
         source=source,
-        points=settings.points_file,
-        **points_options(settings.points_options),
-        columns=tuple(settings.points_columns or ()),
-        units=settings.points_units,
-        provider=settings.points_provider,
-        by_provider=bool(settings.points_by_provider),
-        technology=settings.points_technology,
         boundaries=boundaries,
-        service=record.service,
-        target=record.target,
-        quarters=",".join(record.quarters),
-        model=record.model,
-        preset=record.preset,
-        split=",".join(settings.splits),
-        inputs=settings.inputs,
-        seed=record.seed,
+        layers=(),
         zoom=record.map.zoom,
-        far_km=given(far_km, MapRequest.far_km),
-        noise=settings.noise,
-        conformal=settings.conformal,
-        covariates=tuple(settings.covariates or ()),
-        precision=record.precision,
-        device=run.device,
+        question=MapRequest.question,
+        threshold=None,
         tests=tests,
         devices=devices,
         at=at or record.map.at,
+        device=run.device,
         out=path,
     )
     device, listener = pick_device(run.device), RunListener(run.listener)
     inputs = read_inputs(request, listener)
     # The version of geogp that made the run may define the preset differently.
-    refits = settings.refit or RANDOM.name not in settings.splits
+    checked = record.settings
+    refits = checked.model.refit or RANDOM.name not in checked.checks.splits
     plan = replace(plan_map(request, inputs, device, listener), refits=refits)
     check_model(path, record, model.model, notes)
     _check_inputs(path, record, inputs)
     tiles = _tiles(path, record, inputs.region)
     return Reopened(path, record, request, inputs, plan, model, tiles, listener)
-
-
-def points_options(held: PointsOptions | None) -> dict[str, Any]:
-    """Return the options of a file of tests in run.json as keyword arguments of `MapRequest`."""
-    given = {} if held is None else {k: v for k, v in asdict(held).items() if v is not None}
-    return given | {"thousands": tuple(given.get("thousands", ()))}
 
 
 def _check_inputs(path: Path, record: OpenedRecord, inputs: Inputs) -> None:

@@ -22,7 +22,8 @@ from geogp.geodata.tiles.parquet_files import read_table
 from geogp.records.checked_types import checked
 from geogp.records.record_reading import read_record, run_text
 from geogp.records.run_record import RunIdentity, RunNote, RunRecord
-from geogp.runs.file_records import records_of
+from geogp.records.run_settings import upgraded
+from geogp.runs.file_records import damaged_files, records_of
 from geogp.runs.locks import LOCK_FILES, is_vacant, lock_folder
 from geogp.runs.run_identity import IDENTITY_KEYS, differences, identity_in
 from geogp.runs.run_names import RUN_FILE
@@ -178,7 +179,7 @@ class RunFolder:
         """Return the stored note of the unfinished run; store `note` first if no note is stored."""
         if self._begun.is_file():
             with damaged(self._begun, FRESH):
-                return checked(read_json(self._begun), RunNote, "it")
+                return checked(upgraded(read_json(self._begun)), RunNote, "it")
         write_text(self._begun, run_text(note))
         return note
 
@@ -259,7 +260,13 @@ class RunFolder:
 
 
 def read_predictions(path: Path, run: RunRecord) -> pd.DataFrame:
-    """Return the test predictions of a finished run; raise DataError if the file is damaged."""
+    """Return the test predictions of a finished run; raise DataError if the file changed."""
+    if damaged_files(path, run, [PREDICTIONS_FILE]):
+        raise DataError(
+            f"expected {path / PREDICTIONS_FILE} with the size and SHA-256 that run.json records, "
+            "found another content. Was one of the files edited? Run `geogp map` again with "
+            "--fresh."
+        )
     try:
         predictions: pd.DataFrame = read_table(path / PREDICTIONS_FILE).to_pandas()
     except DataError:

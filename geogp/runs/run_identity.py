@@ -2,17 +2,23 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, to_builtins
-from msgspec.structs import fields
+from msgspec.structs import asdict, fields
 
+from geogp import choices
 from geogp.geodata.places.file_choice import existing_path
 from geogp.geodata.tiles.ookla import InputFile
-from geogp.records.run_record import InputRecord, RunIdentity, given
+from geogp.records.map_settings import MapRequest
+from geogp.records.record_names import QUESTIONS
+from geogp.records.run_record import InputRecord, RunDrawing, RunIdentity, RunRecord, given
+from geogp.records.run_settings import GROUPS, PLACES, former_name, upgraded
+from geogp.runs.run_places import reads_tiles
 
 _TYPES = {field.name: field.type for field in fields(RunIdentity)}
 
@@ -25,28 +31,28 @@ FILE_KEYS = ("name", "sha256", "rows", "rows_used")
 ROWS_KEYS = ("name", "rows_sha256", "rows_used")
 """Keys of a cache entry that identify its rows; other keys depend on earlier downloads."""
 
-PLACES = (
-    *("source", "boundaries", "layers", "region_file", "strata_file", "covariates"),
-    "points_file",
-)
-"""Settings of a run that may be local paths."""
-
 
 def identity_in(held: Mapping[str, Any]) -> RunIdentity:
     """Return the `RunIdentity` of parsed JSON; a value of the wrong type counts as absent.
 
     A value with unknown settings also counts as absent: such settings may have changed the fits.
     """
-    found: dict[str, object] = dict.fromkeys(_TYPES, UNSET)
-    for name in found.keys() & held.keys():
-        try:
-            part = msgspec.convert(held[name], _TYPES[name])
-        except msgspec.ValidationError:
-            continue
-        known = fields(part) if isinstance(part, msgspec.Struct) else None
-        if known is None or set(held[name]) <= {one.encode_name for one in known}:
-            found[name] = part
-    return RunIdentity(**found)  # type: ignore[arg-type]
+    run = upgraded({**held})
+    known: dict[str, Any] = dict.fromkeys(_TYPES, UNSET)
+    for name in known.keys() & run.keys():
+        with suppress(msgspec.ValidationError):
+            value = msgspec.convert(run[name], _TYPES[name])
+            if _knows(value, run[name]):
+                known[name] = value
+    return RunIdentity(**known)
+
+
+def _knows(value: object, held: Any) -> bool:
+    """Return whether a struct has all keys of the parsed JSON, also in its own structs."""
+    if not isinstance(value, msgspec.Struct):
+        return True
+    known = {field.encode_name: getattr(value, field.name) for field in fields(value)}
+    return held.keys() <= known.keys() and all(_knows(known[key], held[key]) for key in held)
 
 
 def differences(held: RunIdentity, identity: RunIdentity) -> list[str]:
@@ -77,7 +83,8 @@ def same_input(one: InputRecord, other: InputRecord) -> bool:
 
 def input_paths(settings: Mapping[str, Any]) -> list[Path]:
     """Return the existing files and folders that a run reads, from its settings in run.json."""
-    values = (settings.get(name) for name in PLACES)
+    groups = upgraded({"settings": settings})["settings"] if "where" not in settings else settings
+    values = [groups[group].get(name) for group in GROUPS for name in PLACES]
     texts = [one for value in values for one in (value if isinstance(value, list) else [value])]
     found = (existing_path(text) for text in texts if isinstance(text, str))
     return [path for path in found if path is not None]
@@ -88,12 +95,54 @@ def flat_settings(run: RunIdentity) -> dict[str, str | int | float]:
 
     Rasters are passed on to others, so of a local path only the last part stays.
     """
-    identity = {k: to_builtins(getattr(run, k)) for k in IDENTITY_KEYS}
-    settings, _, _ = (identity.pop(k) for k in ("settings", "inputs", "versions"))
+    assert run.settings is not UNSET
+    identity = {
+        name: to_builtins(getattr(run, name))
+        for name in IDENTITY_KEYS
+        if name not in {"settings", "inputs", "versions"}
+    }
     drawing = {f"map_{k}": v for k, v in to_builtins(run.drawing).items()}
-    flat = {**identity, **settings, **drawing}
-    flat |= {k: _without_folders(flat[k]) for k in PLACES if k in flat}
+    flat = {**identity, **run.settings.flat, **drawing}
+    places = {former_name(name) for name in PLACES} & flat.keys()
+    flat |= {name: _without_folders(flat[name]) for name in places}
     return {k: v if type(v) in {str, int, float} else json.dumps(v) for k, v in flat.items()}
+
+
+def settings_of(record: RunRecord, **changes: Any) -> MapRequest:
+    """Return the settings with which a run can be made again; `changes` replace some of them.
+
+    Values that the run found, such as its quarters and the number of tests, count as chosen. Raises
+    RequestError if the settings exclude each other.
+    """
+    groups, drawing = record.settings, given(record.drawing, RunDrawing())
+    stored = {k: v for name in GROUPS for k, v in asdict(getattr(groups, name)).items()}
+    view = {
+        "zoom": drawing.zoom,
+        "far_km": drawing.far_km,
+        "self_contained": drawing.self_contained,
+        "threshold": tuple(given(drawing.thresholds, [])) or None,
+        "question": drawing.question if drawing.question in QUESTIONS else UNSET,
+        "at": drawing.at,
+    }
+    if drawing.question == QUESTIONS[0]:
+        view |= {"tests": drawing.tests, "devices": drawing.devices}
+    values = {
+        **stored,
+        **{name: value for name, value in view.items() if value is not UNSET},
+        "region": record.region if groups.is_state else None,
+        "service": record.service,
+        "target": record.target,
+        "quarters": ",".join(given(record.quarters, [])) or None,
+        "model": record.model,
+        "preset": record.preset,
+        "seed": given(record.seed, MapRequest.seed),
+        "split": ",".join(groups.checks.splits),
+    }
+    if not reads_tiles(groups.data):
+        del values["source"]
+    every = choices.settings_of(MapRequest)
+    chosen = {name: values[name] for name in values if name in every}
+    return MapRequest(**{**chosen, **changes})
 
 
 def _without_folders(value: Any) -> Any:

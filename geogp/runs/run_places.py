@@ -9,7 +9,8 @@ from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES, PUBLIC_SOURCE, is_a
 from geogp.geodata.tiles.targets import SERVICES
 
 if TYPE_CHECKING:
-    from geogp.records.run_record import OpenedSettings, RunSettings
+    from geogp.records.map_settings import DataSettings
+    from geogp.records.run_settings import RunSettings
 
 
 @dataclass(frozen=True)
@@ -23,10 +24,10 @@ class RunPlaces:
     source: str | None = None
     boundaries: str | None = None
 
-    def places(self, file: Path, settings: "OpenedSettings") -> tuple[str, str | None]:
+    def places(self, file: Path, settings: "RunSettings") -> tuple[str, str | None]:
         """Return source and boundaries; raise RequestError for an unknown address in run.json."""
-        files = settings.region_file, settings.strata_file, settings.points_file
-        for text in (*files, *(settings.covariates or ())):
+        where, data = settings.where, settings.data
+        for text in (where.region_file, where.strata, data.points, *data.covariates):
             if is_address(text or ""):
                 raise RequestError(
                     f"{file} takes a file from {text!r}, but this file does not exist on this "
@@ -34,17 +35,17 @@ class RunPlaces:
                 )
         source, boundaries = self.source, self.boundaries
         if source is None:
-            source = settings.source if reads_tiles(settings) else PUBLIC_SOURCE
+            source = data.source if reads_tiles(data) else PUBLIC_SOURCE
             _check_own(file, source, "tiles", "source", PUBLIC_SOURCE)
-        if boundaries is None and settings.boundaries is not None:
-            boundaries = settings.boundaries
+        if boundaries is None and where.boundaries is not None:
+            boundaries = where.boundaries
             _check_own(file, boundaries, "boundaries", "boundaries", PUBLIC_BOUNDARIES)
         return source, boundaries
 
 
-def reads_tiles(settings: "RunSettings") -> bool:
+def reads_tiles(data: "DataSettings") -> bool:
     """Return whether a run reads Ookla's tiles, as data or as a covariate."""
-    return settings.points_file is None or bool({*SERVICES} & {*(settings.covariates or ())})
+    return data.points is None or bool({*SERVICES} & {*data.covariates})
 
 
 def _check_own(file: Path, held: str, what: str, option: str, own: str) -> None:

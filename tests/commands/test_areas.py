@@ -326,9 +326,9 @@ def test_a_run_is_opened_and_continued_from_another_folder(small, halves, tmp_pa
     monkeypatch.chdir(small.folder.parent)
     made = run_map(request())
     settings = run_json(made)["settings"]
-    assert settings["source"] == str(small.folder.resolve())
-    assert settings["boundaries"] == str(small.folder.resolve() / "boundaries")
-    assert settings["layers"] == [f"{halves.resolve()}:side"]
+    assert settings["data"]["source"] == str(small.folder.resolve())
+    assert settings["where"]["boundaries"] == str(small.folder.resolve() / "boundaries")
+    assert settings["checks"]["layers"] == [f"{halves.resolve()}:side"]
     monkeypatch.chdir(tmp_path)
     assert len(make_areas(AreasRequest(made.path, by="urban")).table)
     assert run_map(request()).already_there
@@ -348,8 +348,8 @@ class TestRefusals:
             make_areas(AreasRequest(folder, by="urban"))
 
     def test_a_run_of_another_version(self, edited):
-        folder = edited(lambda run: run["settings"].pop("conformal"))
-        with pytest.raises(DataError, match="settings lacks conformal"):
+        folder = edited(lambda run: run["settings"]["checks"].pop("conformal"))
+        with pytest.raises(DataError, match=r"required field `conformal` - .*\.checks`"):
             make_areas(AreasRequest(folder, by="urban"))
 
     def test_a_layer_may_be_called_like_a_file_of_the_boundaries(self, edited):

@@ -150,10 +150,12 @@ def test_the_inputs_that_a_run_names_are_not_overwritten(
     file = out / case.file
     out.mkdir()
     file.write_text("of the user")
-    inputs = {"points_file": str(file), "layers": [f"{file}:NAME"]}
-    run = edited_copy(
-        finished.path, tmp_path / "runs" / "PR", lambda held: held["settings"].update(inputs)
-    )
+
+    def name_inputs(held):
+        held["settings"]["data"]["points"] = str(file)
+        held["settings"]["checks"]["layers"] = [f"{file}:NAME"]
+
+    run = edited_copy(finished.path, tmp_path / "runs" / "PR", name_inputs)
     monkeypatch.chdir(tmp_path)
     code, _, told = geogp(*case.arguments(run, out), "--force")
     assert code == 2

@@ -171,7 +171,7 @@ class TestRefusals:
 
     def test_runs_without_the_split(self, copy, tmp_path):
         def without_random(run):
-            run["settings"]["splits"].remove("random")
+            run["settings"]["checks"]["splits"].remove("random")
             for key in ("metrics", "baseline", "n", "folds"):
                 del run[key]["random"]
 

@@ -1,6 +1,8 @@
 """What the settings of a map say of themselves is what the commands and batches know of them."""
 
+import inspect
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,9 +13,9 @@ from geogp.choices import settings_of
 from geogp.commands.batch.batch_plan import MAP_SETTINGS, BatchRequest, Execution
 from geogp.errors import RequestError
 from geogp.runs.progress import ProgressListener
-from geogp.runs.settings import GROUPS, MapRequest
+from geogp.runs.settings import MapRequest
 from geogp_cli import main
-from geogp_cli.setting_options import Answer, takes
+from geogp_cli.setting_options import Answer, panels_of, takes
 
 COMMANDS = typer.main.get_command(main.app).commands
 SETTINGS = settings_of(MapRequest)
@@ -38,18 +40,31 @@ def asked():
     return call
 
 
-def test_every_setting_is_in_one_group_of_the_help():
-    """All but the region, which is an argument."""
-    named = [name for names in GROUPS.values() for name in names]
-    assert sorted(named) == sorted(set(SETTINGS) - {"region"})
-    assert len(GROUPS["Most used"]) == 6
+def test_every_setting_is_in_one_panel_of_the_help():
+    """The most used ones come first; the region is an argument."""
+    panels = panels_of(MapRequest)
+    assert panels.keys() == SETTINGS.keys()
+    assert len(MapRequest.most_used) == 6
     shown = CliRunner().invoke(main.app, ["map", "--help"], env={"COLUMNS": "100"}).output
     titles = re.findall(r"^╭─ (.+?) ─+╮$", shown, re.MULTILINE)
-    assert [title for title in titles if title in GROUPS] == list(GROUPS)
-    for title, names in GROUPS.items():
+    wanted = ["Most used", *(group.title for group in MapRequest.groups)]
+    assert [title for title in titles if title in wanted] == wanted
+    for title in wanted:
         panel = shown.split(f"╭─ {title} ─")[1].split("╰")[0]
-        words = [SETTINGS[one].option or f"--{one.replace('_', '-')}" for one in names]
+        names = [name for name, of in panels.items() if of == title and name != "region"]
+        words = [SETTINGS[name].option_name(name) for name in names]
         assert re.findall(r"^│ (--[a-z-]+)", panel, re.MULTILINE) == words
+
+
+def test_every_setting_is_written_once():
+    written = Counter(
+        name
+        for kind in MapRequest.__mro__
+        for name in inspect.get_annotations(kind)
+        if name in SETTINGS
+    )
+    del written["crs"]  # of polygons, and of points
+    assert set(written.values()) == {1}
 
 
 def test_every_setting_is_an_option_with_its_help():
@@ -77,8 +92,8 @@ def test_what_is_said_is_what_the_request_holds(asked, tmp_path, monkeypatch):
     )
     expected = MapRequest(
         "PR",
-        "tiles",
-        "borders",
+        source="tiles",
+        boundaries="borders",
         question="level",
         layers=("a.gpkg:NAME", "b.gpkg"),
         threshold=(5.0, 7.5),

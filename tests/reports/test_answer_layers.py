@@ -202,12 +202,12 @@ def changed(row=None, **more):
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (lambda _: {}, "the JSON file lacks for, by, at, unit, areas"),
-        (changed(by=5), "expected a name under by, found '5'"),
-        (changed(unit="parsecs"), "lacks level_mean_lower_parsecs"),
-        (changed(areas=[]), "under areas"),
-        (changed({"level_mean_lower_mbps": "5"}), "expected a number above 0"),
-        (changed({"level_mean_mbps": -1}), "expected a number above 0"),
+        (lambda _: {}, "missing required field `for` in the JSON file"),
+        (changed(by=5), "Expected `str`, got `int` - at `$.by`"),
+        (changed(unit="parsecs"), "missing required field `level_mean_lower_parsecs`"),
+        (changed(areas=[]), "at `$.areas`"),
+        (changed({"level_mean_lower_mbps": "5"}), "at `$[0].level_mean_lower_mbps`"),
+        (changed({"level_mean_mbps": -1}), "Expected `float` > 0.0"),
         (lambda told: told | {"areas": told["areas"][:2]}, "does not belong to its JSON file"),
         (
             lambda told: (
@@ -231,10 +231,10 @@ def test_a_damaged_level_costs_its_own_layer(tmp_path, damage, reason):
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (lambda _: {}, "lacks by, from, to, areas"),
-        (changed(to=2023), "a quarter like 2019Q1 under to"),
-        (changed({"probability_rose": "high"}), "expected a number from 0 to 1"),
-        (changed({"change_percent": -101}), "change_percent, found '-101'"),
+        (lambda _: {}, "missing required field `by`"),
+        (changed(to=2023), "at `$.to`"),
+        (changed({"probability_rose": "high"}), "at `$[0].probability_rose`"),
+        (changed({"change_percent": -101}), "at `$[0].change_percent`"),
     ],
 )
 def test_a_damaged_change_costs_its_own_layer(tmp_path, damage, reason):

@@ -200,7 +200,9 @@ def test_the_map_names_answers_that_it_cannot_show(folder, run, told):
     write(folder, "change_county_download_2022Q1_2023Q4")
     pages(folder, run)
     page = (folder / "map.html").read_text("utf-8")
-    assert "2023Q4 is not on this map: the JSON file lacks for, by, at, unit, areas." in page
+    assert (
+        "2023Q4 is not on this map: Object missing required field `for` in the JSON file." in page
+    )
     assert "2023Q4.tif or far.tif is missing or damaged. Give the command again." in page
     assert 'id="geogp-answers">[]</script>' in page
 

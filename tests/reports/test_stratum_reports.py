@@ -34,7 +34,7 @@ def wide(predictions_of):
 
 
 def test_figures_against_pandas_and_scipy(wide):
-    found = {one.name: one for one in stratum_reports(wide, split_rows("b", wide), "download")}
+    found = {one.name: one for one in stratum_reports(wide, split_rows(wide), "download")}
     rows = wide[wide["county"] == "Bee"]
     one = found["Bee"]
     sd = np.sqrt(rows["function_variance"] + rows["noise_variance"])
@@ -72,7 +72,7 @@ def test_a_stratum_made_wrong_is_marked_and_no_other(wide, run_of):
 
 
 def test_pooled_places_that_remain_too_few_are_shown_and_not_judged(wide):
-    found = {one.name: one for one in stratum_reports(wide, split_rows("b", wide), "download")}
+    found = {one.name: one for one in stratum_reports(wide, split_rows(wide), "download")}
     assert found["others (2 counties)"].n == 80
     assert not found["others (2 counties)"].judged
     assert found["Ay"].judged
@@ -81,9 +81,7 @@ def test_pooled_places_that_remain_too_few_are_shown_and_not_judged(wide):
 def test_a_place_may_be_called_as_those_that_are_pooled(wide):
     rows = wide.assign(county=wide["county"].replace("Ay", "others (2 counties)"))
     counties = [
-        one
-        for one in stratum_reports(rows, split_rows("b", rows), "download")
-        if one.kind == "county"
+        one for one in stratum_reports(rows, split_rows(rows), "download") if one.kind == "county"
     ]
     found = {one.name: (one.members, one.n) for one in counties}
     assert found["others (2 counties) together"] == (["Tiny", "Wee"], 80)
@@ -231,18 +229,3 @@ def test_what_a_repair_guarantees_stands_after_the_first_page(both, run_of):
     html = report_html(report, both)
     assert html.index('<table class="answer">') < html.index("Ninety of 100.")
     assert "Ninety of 100." in report_markdown(report)
-
-
-@pytest.mark.parametrize(
-    ("check", "found"),
-    [
-        ({"closed_form": 0.1, "stated": 0}, "found 0.0 and differ_by noise in the spread"),
-        (
-            {"closed_form": 0.1, "stated": 0.2, "differ_by": "point"},
-            "found 0.2 and differ_by point",
-        ),
-    ],
-)
-def test_variances_that_contradict_each_other_are_refused(both, run_of, check, found):
-    with pytest.raises(DataError, match=f"expected variance_check.stated .*{found}"):
-        build_report(as_record(run_of(both) | {"variance_check": check}), both)

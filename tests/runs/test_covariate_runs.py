@@ -71,7 +71,7 @@ def test_run_json_has_each_covariate_and_its_files(made, world):
     run = open_run(made)
     fixed, tests, height = run.record.covariates
     assert (fixed.name, tests.name, height.name) == ("fixed", "fixed_tests", "height")
-    assert run.record.settings.covariates == ["fixed", str(world.folder / HEIGHT)]
+    assert run.record.settings.data.covariates == ("fixed", str(world.folder / HEIGHT))
     hashes = {one.name: one.sha256 for one in run.record.inputs}
     assert set(fixed.files) == {name for name in hashes if "type=fixed" in name}
     assert len(fixed.files) == 2

@@ -117,8 +117,9 @@ def test_rasters_name_the_data_but_no_folder(finished):
         with rasterio.open(path) as raster:
             tags = raster.tags()
         assert tags["attribution"] == run["attribution"]
-        assert tags["source"] == Path(run["settings"]["source"]).name
-        assert not any(str(Path(run["settings"]["source"]).parent) in one for one in tags.values())
+        source = Path(run["settings"]["data"]["source"])
+        assert tags["source"] == source.name
+        assert not any(str(source.parent) in one for one in tags.values())
 
 
 def test_means_over_areas_stand_in_run_and_report(finished):
@@ -211,7 +212,7 @@ def test_a_fresh_run_that_is_interrupted_continues_without_fresh(small, tmp_path
     with pytest.raises(KeyboardInterrupt):
         run_map(small.request(out, epochs=3, fresh=True), stopper(2))
     continued = run_map(small.request(out, epochs=3))
-    assert run_json(continued)["settings"]["epochs"] == 3
+    assert run_json(continued)["settings"]["model"]["epochs"] == 3
     assert continued.record.metrics != first.record.metrics
     assert not (out / ".unfinished").exists()
 
@@ -263,7 +264,7 @@ def test_changed_data_are_not_passed_off_as_the_same_run(own_small, tmp_path):
 @pytest.mark.trial
 def test_one_quarter_is_mapped_by_place_alone(small, tmp_path):
     one = run_map(small.request(tmp_path / "one", quarters="2023Q4"))
-    assert run_json(one)["settings"]["inputs"] == "place"
+    assert run_json(one)["settings"]["model"]["inputs"] == "place"
     model, _ = load_model(one.path / "model.safetensors")
     assert model.architecture.d == 2
     with pytest.raises(RequestError, match="needs data of two quarters or more"):
@@ -414,7 +415,7 @@ def test_a_budget_picks_the_rank_once(small, tmp_path, monkeypatch):
     train = run_json(done)["n"]["random"]["train"]
     assert asked == [(15.0, 60, train, 2)]
     assert run_json(done)["rank"] == {"r": 70, "chosen_by": "budget", "expected_seconds": 12.0}
-    assert run_json(done)["settings"]["r"] == "budget"
+    assert run_json(done)["settings"]["model"]["r"] == "budget"
     assert load_model(out / "model.safetensors")[0].basis.rank == 70
     assert run_map(request).already_there
 

@@ -1,14 +1,18 @@
 """The main job and its finished run from a program."""
 
+import inspect
 from typing import get_type_hints
 
 import geopandas as gpd
 import pytest
 
 import geogp
+from geogp.choices import settings_of
 from geogp.errors import RequestError
-from geogp.runs.make_run import MapSettings
-from geogp.runs.settings import MapRequest
+from geogp.records.map_settings import MapRequest
+from geogp.runs.make_run import MapCall
+
+SETTINGS = settings_of(MapRequest)
 
 
 @pytest.fixture(scope="module")
@@ -55,13 +59,45 @@ def test_an_unknown_setting_is_refused():
         geogp.make_map("DEMO", epoch=1)
 
 
-def test_settings_are_those_of_a_request():
-    """Editors and type checkers see them, by name and type."""
-    told = get_type_hints(MapSettings)
-    wanted = get_type_hints(MapRequest)
-    for name in ("region", "region_file", "out"):  # parameters of their own
-        del wanted[name]
-    assert list(told.items()) == list(wanted.items())
+def test_settings_are_arguments_with_their_help_texts():
+    """Editors, type checkers and the reference see them."""
+    arguments = inspect.signature(geogp.make_map).parameters
+    assert arguments.keys() == {*SETTINGS, "listener"}
+    kinds = get_type_hints(MapRequest) | get_type_hints(MapCall)
+    for name, one in SETTINGS.items():
+        default = MapRequest.__dataclass_fields__[name].default
+        assert (arguments[name].annotation, arguments[name].default) == (kinds[name], default)
+        told = one.told.split("--")[0] if name != "region" else "A state, such as PR; or a file"
+        assert f"\n{name} : {inspect.formatannotation(kinds[name])}\n    {told}" in (
+            geogp.make_map.__doc__
+        )
+    assert "{settings}" not in geogp.make_map.__doc__
+    with pytest.raises(TypeError, match="positional"):
+        geogp.make_map("PR", "tiles")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"region": 5}, r"expected region as text or a path or None, found 5"),
+        ({"listener": 5}, r"expected listener as ProgressListener or None, found 5"),
+        ({"out": 5}, r"expected out as a path or text or None, found 5"),
+    ],
+)
+def test_arguments_of_another_kind_are_refused(changes, message):
+    with pytest.raises(RequestError, match=message):
+        geogp.make_map(**{"region": "PR", **changes})
+
+
+def test_a_region_may_be_a_file_but_not_beside_another(tmp_path):
+    path = tmp_path / "own.geojson"
+    path.write_text("{}")
+    for region in (path, str(path), f"{path}:side=west"):
+        call = MapCall(region, out=str(tmp_path / "run"))
+        assert (call.region, call.region_file) == (None, str(region))
+        assert call.out == tmp_path / "run"
+    with pytest.raises(RequestError, match=r"is a file, not a region|but not both"):
+        MapCall(path, region_file=str(path))
 
 
 def test_a_file_is_a_region(tmp_path):

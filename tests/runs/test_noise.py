@@ -30,7 +30,7 @@ def robust(small, tmp_path_factory):
 
 
 def test_the_run_names_its_noise_and_what_its_map_lacks(robust):
-    assert run_json(robust)["settings"]["noise"] == "student-t"
+    assert run_json(robust)["settings"]["model"]["noise"] == "student-t"
     assert any(
         "mean of the predicted download speed does not exist" in text
         and "The map shows the median" in text
@@ -56,7 +56,7 @@ def test_the_map_has_a_median_and_no_mean(heavy):
     with xr.open_dataset(heavy.path / "grid.nc", engine="h5netcdf") as grid:
         assert np.isfinite(grid["median_mbps"]).any()
         assert np.isnan(grid["mean_mbps"]).all()
-        assert grid.attrs["noise"] == heavy.record.settings.noise
+        assert grid.attrs["noise"] == heavy.record.settings.model.noise
     with rasterio.open(heavy.path / "mean_mbps.tif") as found:
         assert np.isnan(found.read(1)).all()
     assert (heavy.path / "median.png").exists()
@@ -136,4 +136,4 @@ def test_the_command_takes_the_noise(small, tmp_path, capsys, monkeypatch):
         run()
     assert ended.value.code in {None, 0}
     assert json.loads(capsys.readouterr().out)["run"] == str(out)
-    assert json.loads((out / "run.json").read_text())["settings"]["noise"] == "student-t"
+    assert json.loads((out / "run.json").read_text())["settings"]["model"]["noise"] == "student-t"

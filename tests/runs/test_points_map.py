@@ -78,10 +78,11 @@ def test_the_run_says_what_it_read(run, drive):
     assert file["name"] == "drive.csv"
     assert file["rows"] == len(table)
     assert file["rows_used"] == (table["provider"] == "North").sum()
-    assert told["settings"]["points_file"] == told["settings"]["source"] == str(drive)
-    assert told["settings"]["points_provider"] == "North"
-    assert told["settings"]["points_columns"] == ["time=when"]
-    assert told["settings"]["points_options"] == {"decimal": "."}
+    data = told["settings"]["data"]
+    assert data["points"] == data["source"] == str(drive)
+    assert data["provider"] == "North"
+    assert data["columns"] == ["time=when"]
+    assert (data["decimal"], data["delimiter"], data["most_left_out"]) == (".", None, 5.0)
     assert told["points"]["units"] == {"download": {"unit": "Mbps", "from": "--units"}}
     assert told["points"]["left_out"] == {"no position (empty, or 0, 0)": 1}
     assert "time zone UTC, assumed" in told["points"]["understood"]["time"]
@@ -128,7 +129,7 @@ def test_another_file_is_another_run(run, drive, tmp_path):
     moved = edited_copy(
         run.path,
         tmp_path / "edited",
-        lambda held: held["settings"].update(points_file=str(own)),
+        lambda held: held["settings"]["data"].update(points=str(own)),
     )
     with pytest.raises(DataError, match=r"drive\.csv changed or appeared since"):
         open_run(moved).reopen()

@@ -66,7 +66,7 @@ def halves(tmp_path_factory):
 
 def test_the_record_counts_the_rows_of_each_provider(run):
     told = run_json(run)
-    assert told["settings"]["points_by_provider"] is True
+    assert told["settings"]["data"]["by_provider"] is True
     north, south = told["providers"]
     assert (north["name"], south["name"]) == ("North Net", "South")
     assert north["rows"] + south["rows"] == sum(told["n"]["random"].values())

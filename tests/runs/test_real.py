@@ -58,4 +58,4 @@ def test_other_regions_need_no_change(region, rows, strata, real_data, tmp_path)
     # A few hundred test rows with far outliers: the log score would hang on two or three.
     assert scores["all"]["crps"] < 1.05 * run["baseline"]["random"]["all"]["crps"]
     assert 0.9 < scores["all"]["coverage_95"] < 0.99
-    assert run["settings"]["inputs"] == ("place" if region == "MO" else "place-quarter")
+    assert run["settings"]["model"]["inputs"] == ("place" if region == "MO" else "place-quarter")

@@ -45,9 +45,7 @@ def own(small, tmp_path_factory):
 
 def _request(small, own, out=None, **changes):
     settings = {"preset": "quick", "epochs": 2, "zoom": 12, "quarters": "2023Q4", **changes}
-    return MapRequest(
-        None, str(small.folder), None, region_file=f"{own}:side=west", out=out, **settings
-    )
+    return MapRequest(source=str(small.folder), region_file=f"{own}:side=west", out=out, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +53,8 @@ def made(small, own, tmp_path_factory):
     out = tmp_path_factory.mktemp("own-run") / "run"
     borders = str(small.folder / "boundaries")
     request = MapRequest(
-        None,
-        str(small.folder),
-        borders,
+        source=str(small.folder),
+        boundaries=borders,
         region_file=f"{own}:side=west",
         region_name="The <West>",
         preset="quick",
@@ -73,7 +70,7 @@ def made(small, own, tmp_path_factory):
 def test_the_run_says_where_its_region_is_from(made, own):
     run = run_json(made)
     assert (run["region"], run["region_name"]) == ("The_West", "The <West>")
-    settings = run["settings"]
+    settings = run["settings"]["where"]
     assert settings["region_file"] == f"{own.resolve()}:side=west"
     assert settings["region_name"] == "The <West>"
     inputs = {file["name"]: file for file in run["inputs"]}
@@ -91,7 +88,7 @@ def test_urban_areas_that_touch_are_its_strata(made, small):
     rows = pd.read_parquet(made.path / "test_predictions.parquet")
     assert set(rows["stratum"]) == {"urban", "rural"}
     assert rows["longitude"].max() < _middle(small).bounds[2]
-    assert run_json(made)["settings"]["urban_vintage"] == 2020
+    assert run_json(made)["settings"]["where"]["urban_vintage"] == "2020"
 
 
 @pytest.mark.trial
@@ -119,7 +116,7 @@ def test_a_file_that_changed_is_said(small, own, made, tmp_path):
     shutil.copytree(made.path, tmp_path / "run")
     run = json.loads((tmp_path / "run" / "run.json").read_text())
     gpd.read_file(own).assign(more=1).to_file(other)
-    run["settings"]["region_file"] = f"{other}:side=west"
+    run["settings"]["where"]["region_file"] = f"{other}:side=west"
     (tmp_path / "run" / "run.json").write_text(json.dumps(run))
     with pytest.raises(DataError, match=r"my west.geojson changed or appeared since"):
         open_run(tmp_path / "run").reopen()
@@ -135,7 +132,7 @@ def test_without_boundaries_there_are_no_strata_and_the_folder_is_a_slug(
     assert find_run("my_west") == result.path
     rows = pd.read_parquet(result.path / "test_predictions.parquet")
     assert set(rows["stratum"]) == {"unknown"}
-    assert run_json(result)["settings"]["boundaries"] is None
+    assert run_json(result)["settings"]["where"]["boundaries"] is None
     again = run_map(_request(small, own))
     assert again.already_there
     with pytest.raises(RequestError, match=r"differs in .*settings"):
@@ -148,7 +145,7 @@ def test_without_boundaries_there_are_no_strata_and_the_folder_is_a_slug(
 
 def test_a_region_without_tiles_is_refused(small, own):
     request = _request(small, own)
-    far = MapRequest(None, request.source, None, region_file=f"{own}:side=far")
+    far = MapRequest(source=request.source, region_file=f"{own}:side=far")
     with pytest.raises(DataError, match=r"no .*my west"):
         run_map(far)
 
@@ -227,7 +224,7 @@ def test_the_crs_of_the_user_is_recorded_and_used_again(geogp, caguas):
     assert code == 0, told
     run = caguas[-1]
     settings = json.loads((run / "run.json").read_text())["settings"]
-    assert settings["crs"] == "EPSG:32161"
+    assert settings["where"]["crs"] == "EPSG:32161"
     asked = "areas", run, "--draws", 200, "--json", "--by"
     code, out, _ = geogp(*asked, "stratum")
     assert (code, json.loads(out)["areas"][0]["area"]) == (0, "m")

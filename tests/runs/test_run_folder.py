@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 from msgspec import to_builtins
-from run_worlds import made_up_run, note_of
+from run_worlds import changed_at, made_up_run, note_of
 
 from geogp.errors import DataError, OutputError, RequestError
 from geogp.files import write_text
-from geogp.records.run_record import RunSettings
 from geogp.runs import run_folder as runs
 from geogp.runs.run_folder import RunFolder
 
@@ -138,15 +137,17 @@ def test_damaged_notes_are_refused(tmp_path):
 @pytest.mark.parametrize("layers", [-1, 1.5, None, [1], [["a"]]])
 def test_layers_of_another_form_are_those_of_another_run(tmp_path, layers):
     folder = RunFolder(tmp_path)
-    held = {**to_builtins(RUN), "settings": {"layers": layers}}
+    held = to_builtins(RUN)
+    held["settings"]["checks"]["layers"] = layers
     (tmp_path / "run.json").write_text(json.dumps(held))
     with pytest.raises(RequestError, match="a run that differs in settings"):
-        folder.finished(made_up_run(settings=RunSettings(layers=[])))
+        folder.finished(RUN)
 
 
 def test_a_setting_that_is_not_known_is_that_of_another_run(tmp_path):
-    folder, run = RunFolder(tmp_path), made_up_run(settings=RunSettings(layers=[]))
-    held = to_builtins(run)
-    (tmp_path / "run.json").write_text(json.dumps(held | {"settings": {"layers": [], "later": 3}}))
-    with pytest.raises(RequestError, match="a run that differs in settings"):
-        folder.finished(run)
+    folder = RunFolder(tmp_path)
+    for place in (("settings",), ("settings", "checks")):
+        held = changed_at(to_builtins(RUN), (*place, "later"), 3)
+        (tmp_path / "run.json").write_text(json.dumps(held))
+        with pytest.raises(RequestError, match="a run that differs in settings"):
+            folder.finished(RUN)

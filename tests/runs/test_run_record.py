@@ -21,77 +21,74 @@ def test_what_geogp_writes_passes(finished):
 @pytest.mark.parametrize(
     ("place", "value", "told"),
     [
-        (["region"], ..., "the run lacks region"),
-        (["region"], 5, "expected a name under region, found '5'"),
-        (["service"], "a\0b", "one of mobile, fixed under service"),
-        (["metrics"], [], "expected an object under metrics"),
+        (["region"], ..., "missing required field `region` in the run"),
+        (["region"], 5, r"Expected `str`, got `int` - at `\$\.region` in the run"),
+        (["service"], "a\0b" + "x" * 999, r"Invalid enum value 'a\0bx{1,200} - at `\$\.service`"),
+        (["metrics", "random", "all", "nll"], "x", r"at `\$\.metrics\[\.\.\.\]\[\.\.\.\]\.nll`"),
+        (["metrics", "random", "all", "nll"], 10**400, r"Number out of range - at `\$\.metrics"),
+        (["metrics", "by-hand"], {}, r"Invalid enum value 'by-hand' - at `key` in `\$\.metrics`"),
+        (["n", "random", "train"], -1, r"Expected `int` >= 0 - at `\$\.n\[\.\.\.\]\.train`"),
+        (["quarters", 0], "2019", r"Expected `str` matching regex .* at `\$\.quarters\[0\]`"),
         (
-            ["metrics", "random", "all", "nll"],
-            "x",
-            r"expected a number under metrics\.random\.all\.nll",
-        ),
-        (["metrics", "random", "all", "nll"], True, r"metrics\.random\.all\.nll"),
-        (["metrics", "random", "all", "nll"], 10**400, r"metrics\.random\.all\.nll"),
-        (["baseline", "random"], 1, r"expected an object under baseline\.random"),
-        (["folds", "random"], {}, r"a list of 1 or more entries under folds\.random"),
-        (["folds", "random", 0, "n"], 1, r"expected an object under folds\.random\[0\]\.n"),
-        (["n", "random", "train"], -1, r"whole number of 0 or more under n\.random\.train"),
-        (["n", "random", "train"], 1.5, r"whole number of 0 or more under n\.random\.train"),
-        (["quarters"], "2023Q4", "expected a list of 1 or more entries under quarters"),
-        (["quarters", 0], None, r"a quarter like 2019Q1 under quarters\[0\]"),
-        (["seed"], "0", "a whole number from 0 to .* under seed"),
-        (["settings", "source"], None, r"expected a path or an address under settings\.source"),
-        (["settings", "refit"], 1, r"expected true or false under settings\.refit"),
-        (["settings", "source"], "a/" + 300 * "9", r"a path or an address under settings\.source"),
-        (["settings", "strata"], ["a"], r"expected a list of 2 entries under settings\.strata"),
-        (["settings", "strata"], ["a", 2], r"expected a name under settings\.strata\[1\]"),
-        (["settings", "layers"], [1], r"expected a path or an address under settings\.layers\[0\]"),
-        (
-            ["drawing", "thresholds"],
-            ["Q"],
-            r"a number from 0.001 to .* under drawing\.thresholds\[0\]",
-        ),
-        (["inputs", 0, "sha256"], ..., r"inputs\[0\] lacks sha256"),
-        (["calibration"], [1], "expected an object under calibration"),
-        (["calibration", "statements"], "one", r"expected a list under calibration\.statements"),
-        (["calibration", "splits"], [1], r"expected an object under calibration\.splits"),
-        (
-            ["calibration", "splits"],
-            {"random": {"statement": 1, "folds": []}},
-            r"expected text under calibration\.splits\.random\.statement",
+            ["settings", "model", "refit"],
+            1,
+            r"Expected `bool`, got `int` - at `\$\.settings\.model\.refit`",
         ),
         (
-            ["calibration", "splits"],
-            {"random": {"statement": "x", "folds": 2}},
-            r"expected a list under calibration\.splits\.random\.folds",
+            ["settings", "data", "source"],
+            "a/" + 300 * "9",
+            r"matching regex .* `\$\.settings\.data\.source`",
         ),
-        (["variance_check"], 3, "expected an object under variance_check"),
-        (["variance_check", "stated"], ..., "variance_check lacks stated"),
-        (["variance_check", "stated"], -1, r"0 or more under variance_check\.stated"),
-        (["variance_check", "closed_form"], 10**400, r"above 0 under variance_check\.closed_form"),
-        (["variance_check", "closed_form"], True, r"above 0 under variance_check\.closed_form"),
-        (["variance_check", "differ_by"], "x", r"one of .*steps.* under variance_check\.differ_by"),
-        (["files"], [".."], None),
+        (["inputs", 0, "sha256"], ..., r"missing required field `sha256` - at `\$\.inputs\[0\]`"),
+        (["variance_check"], {"stated": 1.0, "closed_form": 0}, r"> 0\.0 - at `\$\.variance_check"),
     ],
 )
-def test_another_form_is_refused_by_its_place(finished, place, value, told):
-    checked = {"differ_by": "steps", "closed_form": 0.1, "stated": 0.1}
-    run = changed_at(run_json(finished) | {"variance_check": checked}, place, value)
-    if told is None:  # what names stand for is asked where they are used
-        record_of(run)
-        return
+def test_a_wrong_value_is_refused_by_its_path(finished, place, value, told):
     with pytest.raises(DataError, match=told):
-        record_of(run)
+        record_of(changed_at(run_json(finished), place, value))
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "told"),
+    [
+        (["metrics"], {}, "one split or more under metrics"),
+        (["metrics", "random", "urban"], ..., r"scores of all, rural, urban under metrics\.random"),
+        (["metrics", "random", "urban", "nll"], None, r"metrics\.random\.urban lacks nll"),
+        (
+            ["metrics", "random", "all", "n"],
+            1,
+            r"n of metrics\.random\.all to be \d+, .* found 1\.",
+        ),
+        (["folds", "random", 0, "baseline", "all", "mae"], 9.0, r"baseline\.random\.all to be 9"),
+        (["n", "random", "train"], 7, r"n\.random differs"),
+        (
+            ["settings", "where", "strata_names"],
+            ["a", "a"],
+            "two strata with different names, found a, all",
+        ),
+    ],
+)
+def test_scores_are_those_of_the_folds(finished, place, value, told):
+    with pytest.raises(DataError, match=told):
+        record_of(changed_at(run_json(finished), place, value))
+
+
+def test_scores_of_splits_and_folds_differ_by_rounding_alone(finished):
+    run = run_json(finished)
+    stated = run["baseline"]["random"]["all"]["nll"]
+    record_of(changed_at(run, ["baseline", "random", "all", "nll"], stated + 0.5e-6))
+    with pytest.raises(DataError, match=r"nll of baseline\.random\.all"):
+        record_of(changed_at(run, ["baseline", "random", "all", "nll"], stated + 4e-6))
 
 
 @pytest.mark.parametrize(
     ("place", "told"),
     [
-        (["settings"], "the run lacks settings"),
-        (["settings", "noise"], "settings lacks noise"),
-        (["map"], "the run lacks map"),
-        (["map", "zoom"], "map lacks zoom"),
-        (["inputs", 0, "name"], r"inputs\[0\] lacks name"),
+        (["settings"], "required field `settings`"),
+        (["settings", "model", "noise"], r"required field `noise` - at `\$\.settings\.model`"),
+        (["map"], "required field `map`"),
+        (["map", "zoom"], "required field `zoom`"),
+        (["inputs", 0, "name"], "required field `name`"),
     ],
 )
 def test_what_a_run_is_opened_again_by(finished, place, told, tmp_path):
@@ -108,7 +105,5 @@ def test_what_a_run_is_opened_again_by(finished, place, told, tmp_path):
 def test_the_file_is_named(finished, tmp_path):
     (tmp_path / "test_predictions.parquet").touch()
     (tmp_path / "run.json").write_text(json.dumps({**run_json(finished), "target": None}))
-    with pytest.raises(
-        DataError, match=r"run\.json is damaged: expected one of download.* under target.*--fresh"
-    ):
+    with pytest.raises(DataError, match=r"run\.json is damaged: .* at `\$\.target`.*--fresh"):
         read_run_record(tmp_path)

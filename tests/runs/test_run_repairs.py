@@ -89,9 +89,9 @@ def test_a_file_of_the_same_size_and_time_is_not_read(made, tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("lost", "told"),
     [
-        (("fit_warnings",), "the run lacks fit_warnings"),
-        (("rank",), "the run lacks rank"),
-        (("rank", "r"), "rank lacks r"),
+        (("fit_warnings",), "Object missing required field `fit_warnings`"),
+        (("rank",), "Object missing required field `rank`"),
+        (("rank", "r"), "Object missing required field `r` - at"),
     ],
 )
 def test_a_map_is_not_drawn_anew_of_a_run_that_says_too_little(small, run, lost, told):

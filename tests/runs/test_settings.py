@@ -1,12 +1,17 @@
 """Requests and presets."""
 
+import re
+
 import pytest
 
+from geogp.choices import settings_of
 from geogp.commands.batch.batch_plan import Execution
 from geogp.commands.run_requests import AreasRequest, ExceedanceRequest, NextRequest
 from geogp.errors import RequestError
 from geogp.models.presets import PRESETS
-from geogp.runs.settings import MapRequest
+from geogp.records.map_settings import RULES, MapRequest
+
+SETTINGS = settings_of(MapRequest)
 
 
 def test_few_rows_take_smaller_batches():
@@ -41,30 +46,30 @@ def test_the_papers_preset_is_the_papers():
     ],
 )
 def test_splits_follow_the_preset_unless_asked_for(split, preset, expected):
-    request = MapRequest("PR", "tiles", "borders", split=split, preset=preset)
+    request = MapRequest("PR", source="tiles", boundaries="borders", split=split, preset=preset)
     assert request.splits == expected
 
 
 def test_models_are_checked_before_anything_is_read():
     with pytest.raises(RequestError, match="unknown model 'field2'"):
-        MapRequest("PR", "nowhere", "nowhere", model="field2")
+        MapRequest("PR", source="nowhere", boundaries="nowhere", model="field2")
 
 
 @pytest.mark.parametrize("budget", [0.0, -1.0, float("inf"), float("nan")])
 def test_a_budget_is_some_seconds(budget):
     with pytest.raises(RequestError, match="expected a budget above 0 seconds"):
-        MapRequest("PR", "tiles", "borders", model="nngp", budget=budget)
+        MapRequest("PR", source="tiles", boundaries="borders", model="nngp", budget=budget)
 
 
 def test_a_budget_is_for_models_with_anchors():
     with pytest.raises(RequestError, match=r"--budget chooses the rank.*nystrom-mixed.*of vbll"):
-        MapRequest("PR", "tiles", "borders", model="vbll", budget=60.0)
+        MapRequest("PR", source="tiles", boundaries="borders", model="vbll", budget=60.0)
 
 
 @pytest.mark.parametrize("far_km", [0.0, -1.0, float("inf"), float("nan")])
 def test_far_is_some_kilometres(far_km):
     with pytest.raises(RequestError, match="expected a distance above 0 km"):
-        MapRequest("PR", "tiles", "borders", far_km=far_km)
+        MapRequest("PR", source="tiles", boundaries="borders", far_km=far_km)
 
 
 @pytest.mark.parametrize(
@@ -88,12 +93,12 @@ def test_far_is_some_kilometres(far_km):
 )
 def test_ways_of_checking_are_checked(changes, message):
     with pytest.raises(RequestError, match=message):
-        MapRequest("PR", "tiles", "borders", **changes)
+        MapRequest("PR", source="tiles", boundaries="borders", **changes)
 
 
 def test_a_repair_keeps_calibration_rows():
-    assert not MapRequest("PR", "tiles", "borders").calibrated
-    assert MapRequest("PR", "tiles", "borders", conformal="local").calibrated
+    assert not MapRequest("PR", source="tiles", boundaries="borders").calibrated
+    assert MapRequest("PR", source="tiles", boundaries="borders", conformal="local").calibrated
 
 
 ODD = (float("nan"), float("inf"), -1, 0, 10**30)
@@ -116,8 +121,8 @@ def test_numbers_out_of_range_are_refused_before_work(name):
     for wrong in RANGES[name]:
         value = (wrong,) if name == "threshold" else wrong
         with pytest.raises(RequestError, match=r"expected .*, found"):
-            MapRequest("PR", "tiles", "borders", **{name: value}, **others)
-    MapRequest("PR", "tiles", "borders", seed=2**63 - 1)
+            MapRequest("PR", source="tiles", boundaries="borders", **{name: value}, **others)
+    MapRequest("PR", source="tiles", boundaries="borders", seed=2**63 - 1)
 
 
 @pytest.mark.parametrize(
@@ -143,3 +148,65 @@ def test_numbers_out_of_range_are_refused_by_a_batch():
     for field, wrong in (("workers", 10**30), ("retries", 10**30), ("memory_gb", 1e30)):
         with pytest.raises(RequestError, match=r"expected .*, found 1"):
             Execution(**{field: wrong})
+
+
+EXAMPLES = [
+    ({"target": "tests", "model": "field"}, r"needs a model for numbers of tests, found --model"),
+    ({"target": "tier", "tests": 3}, r"predicts the tier of a measured tile; --for, --tests"),
+    (
+        {"by_provider": True, "points": "a.csv", "model": "vbll"},
+        r"--by-provider is for the model field, .*found --target download and --model vbll\.",
+    ),
+    ({"covariates": ("fixed",), "model": "vbll"}, r"found --model vbll\. Leave --covariates out"),
+    ({"covariates": ("mobile",)}, r"is the service of the map itself\. Choose --covariates fixed"),
+    ({"covariates": ("fixed", "fixed")}, r"expected different --covariates, found the same one"),
+    ({"budget": 60.0, "model": "vbll"}, r"models with anchors \(.*nngp.*\)\. The time of vbll"),
+    ({"target": "tests", "conformal": "local"}, r"not intervals of numbers of tests\. Leave"),
+    ({"buffer_km": 8.0}, r"--buffer-km 8 is for the split buffer, which was not chosen\. Add"),
+    ({"tests": 3, "question": "level"}, r"--tests 3 sets .*; --for level does not use"),
+    ({"devices": 2, "question": "single-test"}, r"--devices 2 sets .*; --for single-test does not"),
+    ({"provider": "North"}, r"--provider describes a file of your own tests\. Give the file with"),
+    ({"by_provider": True}, r"--by-provider describes"),
+    ({"technology": "5G"}, r"--technology describes"),
+    ({"columns": ("time=when",)}, r"--columns describes"),
+    ({"delimiter": ";"}, r"--delimiter describes"),
+    ({"decimal": ","}, r"--decimal describes"),
+    ({"encoding": "utf-8"}, r"--encoding describes"),
+    ({"sheet": "a"}, r"--sheet describes"),
+    ({"most_left_out": 6.0}, r"--most-left-out describes"),
+    ({"units": "kbps"}, r"--units describes"),
+    ({"thousands": ("a=.",)}, r"--thousands describes"),
+    ({"dates": "dmy"}, r"--dates describes"),
+    ({"timezone": "UTC"}, r"--timezone describes"),
+    ({"at_quarter": "2023Q4"}, r"--at-quarter describes"),
+]
+"""Settings that break one rule each, and the message about them."""
+
+
+@pytest.mark.parametrize(("changes", "message"), EXAMPLES)
+def test_settings_that_exclude_each_other_are_refused(changes, message):
+    with pytest.raises(RequestError, match=message):
+        MapRequest("PR", **changes)
+
+
+def unchecked(**changes):
+    """Return settings that break rules."""
+    request = MapRequest("PR", target=changes.get("target", "download"))
+    for name, value in changes.items():
+        object.__setattr__(request, name, value)
+    return request
+
+
+def test_every_rule_can_be_broken_and_says_which_options_it_is_about():
+    first = []
+    for changes, message in EXAMPLES:
+        request = unchecked(**changes)
+        rule = next(rule for rule in RULES if rule.broken(request))
+        first.append(rule)
+        text = rule.message(request)
+        assert re.search(message, text)
+        options = {name: one.option_name(name) for name, one in SETTINGS.items()}
+        assert [options[name] for name in rule.settings if options[name] not in text] == []
+        assert set(re.findall(r"--[a-z-]+", text)) <= {*options.values()}
+    assert {*map(id, first)} == {*map(id, RULES)}
+    assert not any(rule.broken(MapRequest("PR")) for rule in RULES)

@@ -49,9 +49,9 @@ def made(small, sides, tmp_path_factory):
 
 def test_every_figure_is_by_the_users_strata(made, sides):
     run = run_json(made)
-    assert run["settings"]["strata"] == list(NAMES)
-    assert run["settings"]["strata_file"] == f"{sides[0].resolve()}:side"
-    assert run["settings"]["urban_vintage"] is None
+    assert run["settings"]["where"]["strata_names"] == list(NAMES)
+    assert run["settings"]["where"]["strata"] == f"{sides[0].resolve()}:side"
+    assert run["settings"]["where"]["urban_vintage"] == "auto"
     assert list(run["metrics"]["random"]) == ["all", *NAMES]
     assert "sides.geojson" in {file["name"] for file in run["inputs"]}
     rows = pd.read_parquet(made.path / "test_predictions.parquet")

@@ -11,7 +11,7 @@ from run_worlds import Heard, run_json
 
 import geogp
 from geogp.commands.gallery import make_gallery
-from geogp.errors import DataError, RequestError
+from geogp.errors import RequestError
 from geogp.evaluation.class_scores import class_scores
 from geogp.geodata.tiles.targets import SPEED_TIERS, speed_tiers
 from geogp.records.record_reading import run_schema
@@ -153,23 +153,6 @@ def test_the_report_has_the_reliability_of_each_tier_and_is_rebuilt(tiered):
         remake_report(tiered.path, latex=True)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda table: table.assign(y=(table["y"] + 1) % 4), "scores in run.json that agree"),
-        (lambda table: table.assign(y=table["y"] + 0.5), "numbers of classes in the column y"),
-        (lambda table: table.assign(**{P[0]: 0.9}), "with the sum 1 in each row"),
-        (lambda table: table.assign(**{P[0]: "much"}), "expected numbers in the columns p_tier"),
-        (lambda table: table.drop(columns=f"baseline_{P[1]}"), "lacks the columns baseline_p"),
-    ],
-)
-def test_an_edited_table_is_noticed(tiered, tmp_path, change, message):
-    (tmp_path / "run.json").write_bytes((tiered.path / "run.json").read_bytes())
-    change(_table(tiered)).to_parquet(tmp_path / "test_predictions.parquet")
-    with pytest.raises(DataError, match=message):
-        remake_report(tmp_path)
-
-
 def test_a_stopped_run_of_folds_continues_to_the_same_numbers(small, tmp_path):
     heard = Heard(lambda *_: len(heard.parts) == 2)
 
@@ -210,7 +193,7 @@ def test_a_stopped_run_of_folds_continues_to_the_same_numbers(small, tmp_path):
 )
 def test_options_that_do_not_fit_are_refused(changes, message):
     with pytest.raises(RequestError, match=message):
-        MapRequest("PR", "tiles", "borders", **{"target": "tier", **changes})
+        MapRequest("PR", source="tiles", boundaries="borders", **{"target": "tier", **changes})
 
 
 def test_a_quarter_after_the_data_is_refused(small, tmp_path):

@@ -86,7 +86,7 @@ def table_of(run: RunResult) -> pd.DataFrame:
 def test_run_json_tells_of_every_fold(everything):
     run = json.loads((everything.path / "run.json").read_text())
     assert list(run["metrics"]) == list(run["folds"]) == list(run["n"]) == SPLITS
-    settings = run["settings"]
+    settings = run["settings"]["checks"]
     assert (settings["splits"], settings["folds"]) == (SPLITS, FOLDS)
     assert (settings["conformal"], settings["buffer_km"]) == ("marginal", 4.0)
     assert settings["layers"][0].endswith("halves.parquet:zone")

@@ -56,7 +56,7 @@ def test_chosen_once_for_both_splits_and_continued(small, tmp_path, tiny):
     assert {**whole["weights"], "seconds": 0} == {**found, "seconds": 0}
     assert whole["seconds"]["fit"] > whole["weights"]["seconds"] > 0
     # What the run states everywhere is what was chosen, not the preset's.
-    assert whole["settings"]["weights"] == "validation"
+    assert whole["settings"]["model"]["weights"] == "validation"
     with xr.open_dataset(tmp_path / "whole" / "grid.nc", engine="h5netcdf") as grid:
         stated = json.loads(grid.attrs["weights"])
     assert stated == {name: found[name] for name in ("alpha", "beta")}

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 CRS_OF_REGION = "Code of the coordinate system of --region-file, if the file states none."
 """Help text of ``--crs`` of commands that have no other file of polygons."""
 
+CRS_OF_FILES = (
+    "Code of the coordinate system of files that state none, also of polygons, and of columns "
+    "that are not in degrees: EPSG:32161, or FILE=EPSG:32161 for one of several files."
+)
+"""Help text of ``--crs`` of commands that read polygons and points."""
+
 
 @dataclass(frozen=True)
 class RegionChoice:

@@ -3,9 +3,11 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from geogp.choices import check_settings, one_of, setting
 from geogp.errors import RequestError, quoted
+from geogp.geodata.places.region_choice import CRS_OF_FILES
 from geogp.geodata.points.point_roles import KBPS, USUAL
 from geogp.geodata.tiles.quarters import quarter_index
 
@@ -50,6 +52,8 @@ def named_columns(texts: Sequence[str]) -> dict[str, str]:
 class TableOptions:
     """How to read a table of places. Raises RequestError if a value is not allowed."""
 
+    title: ClassVar = "Reading a file of your own tests"
+
     columns: tuple[str, ...] = setting(
         "Columns of the file: latitude=NAME,time=NAME and so on, for latitude, longitude, time, "
         "date, download, upload, latency, provider, technology. Default: usual names.",
@@ -69,10 +73,7 @@ class TableOptions:
     sheet: str | None = setting(
         "Sheet of a workbook, or layer of a file with several layers. Default: the only one."
     )
-    crs: str | None = setting(
-        "Code of the coordinate system of files that state none, also of polygons, and of columns "
-        "that are not in degrees: EPSG:32161, or FILE=EPSG:32161 for one of several files."
-    )
+    crs: str | None = setting(CRS_OF_FILES)
     most_left_out: float = setting(
         "Largest percentage of bad rows that are left out; a file with more is refused.",
         default=MOST_LEFT_OUT,

@@ -11,7 +11,6 @@ from functools import reduce
 
 import numpy as np
 import pandas as pd
-from msgspec import to_builtins
 from numpy.typing import NDArray
 
 from geogp.errors import RequestError, named, quoted
@@ -21,13 +20,12 @@ from geogp.evaluation.paired import DRAWS, FEW_BLOCKS, Estimate, mark, paired_es
 from geogp.evaluation.simultaneous_coverage import blocks_of
 from geogp.evaluation.splits.split_names import SPLITS
 from geogp.geodata.places.stratum_column import ALL
-from geogp.records.run_record import RunSettings, given
+from geogp.records.run_record import given
 from geogp.reports.comparison.comparison_rows import (
     RunContent,
     ScoreNames,
     check_comparable,
     check_same_rows,
-    check_stored,
     group_scores,
     score_names,
     scores_of,
@@ -209,9 +207,6 @@ def _compare_split(
     check_same_rows(title, joined)
     target = runs[0].run.target
     scores = {name: scores_of(table, target) for name, table in joined.items()}
-    for one in runs:
-        if not beyond[one.name]:
-            check_stored(one, split, scores[one.name])
     base = next(iter(joined.values()))
     notes = say_all(
         "compare",
@@ -245,7 +240,7 @@ def _compare_split(
 
 def _different_settings(runs: Sequence[RunContent]) -> dict[str, dict[str, str]]:
     """Return the settings in which runs differ, each with the value of every run as text."""
-    held = {one.name: to_builtins(given(one.run.settings, RunSettings())) for one in runs}
+    held = {one.name: one.run.settings.flat for one in runs}
     found = {}
     for key in dict.fromkeys(key for settings in held.values() for key in settings):
         values = {name: settings.get(key) for name, settings in held.items()}
@@ -303,7 +298,7 @@ def _facts(one: RunContent) -> RunFacts:
         model=run.model,
         preset=run.preset,
         seed=given(run.seed, None),
-        conformal=given(given(run.settings, RunSettings()).conformal, None),
+        conformal=run.settings.checks.conformal,
         device=given(run.device, None),
         geogp=given(run.geogp, None),
         fit_seconds=seconds.get("fit"),

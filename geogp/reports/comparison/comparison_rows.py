@@ -17,11 +17,9 @@ from geogp.evaluation.class_tables import (
     probability_columns,
 )
 from geogp.evaluation.metrics import row_scores
-from geogp.evaluation.scores import TOLERANCE
 from geogp.evaluation.splits.split_names import SPLITS
-from geogp.geodata.places.stratum_column import ALL
 from geogp.geodata.tiles.targets import TARGETS
-from geogp.records.run_record import RunRecord, RunSettings, given
+from geogp.records.run_record import RunRecord, given
 
 _LEVELS = (50, 80, 90, 95)
 
@@ -76,7 +74,8 @@ TOGETHER = "all providers together"
 _KEYS = ("quadkey", "quarter", "fold", "provider")
 _SAME = ("target", "service", "region")
 _ORDER = sorted(SPLITS, key=lambda name: SPLITS[name].flatters)
-_STORED = {"log_score": "nll", "crps": "crps", "brier": "brier"}
+_ROUNDING = 1e-6
+"""Largest difference between equal measurements in two runs."""
 
 
 @dataclass(frozen=True)
@@ -122,8 +121,7 @@ def check_comparable(runs: Sequence[RunContent]) -> None:
 
 def _check_points(runs: Sequence[RunContent]) -> None:
     """Raise RequestError if runs of files of tests use tests of other kinds."""
-    settings = {one.name: given(one.run.settings, RunSettings()) for one in runs}
-    technologies = {name: found.points_technology or "all" for name, found in settings.items()}
+    technologies = {one.name: one.run.settings.data.technology or "all" for one in runs}
     providers = {one.name: _providers(one.run) for one in runs}
     shown = {name: ", ".join(found) or TOGETHER for name, found in providers.items()}
     apart = not set.intersection(*(set(found or [""]) for found in providers.values()))
@@ -141,7 +139,7 @@ def _check_points(runs: Sequence[RunContent]) -> None:
 
 def _providers(run: RunRecord) -> list[str]:
     """Return the providers whose tests a run keeps apart; none if all tests are pooled."""
-    single = given(run.settings, RunSettings()).points_provider
+    single = run.settings.data.provider
     return [one.name for one in given(run.providers, [])] or ([single] if single else [])
 
 
@@ -186,7 +184,7 @@ def check_same_rows(title: str, joined: dict[str, pd.DataFrame]) -> None:
     (first, base), *others = joined.items()
     for name, table in others:
         off = np.abs(table["y"].to_numpy(np.float64) - base["y"].to_numpy(np.float64))
-        wrong = int((~(off <= TOLERANCE)).sum())
+        wrong = int((~(off <= _ROUNDING)).sum())
         if wrong:
             raise DataError(
                 f"expected the same measurements in all runs, found {wrong} of {len(table)} common "
@@ -228,17 +226,3 @@ def _scores_of_fold(rows: pd.DataFrame) -> pd.DataFrame:
     found = row_scores(prediction, y, _LEVELS)
     found["absolute_error"] = np.abs(y - prediction.quantile(0.5))
     return found.rename(columns={"nll": "log_score", "width": "width_95"}).set_index(rows.index)
-
-
-def check_stored(one: RunContent, split: str, scores: pd.DataFrame) -> None:
-    """Raise DataError if the scores of all test rows of a run differ from run.json."""
-    stored = one.run.metrics.get(split, {}).get(ALL)
-    for name, key in _STORED.items():
-        on_file = getattr(stored, key, None)
-        found = float(scores[name].mean()) if name in scores else None
-        if on_file is not None and found is not None and not abs(on_file - found) <= TOLERANCE:
-            raise DataError(
-                f"{one.name}: expected the scores in run.json to agree with "
-                f"test_predictions.parquet, found {key} of {split}: {on_file} in run.json, {found} "
-                "computed. Was one of the files edited? Run `geogp map` again with --fresh."
-            )

@@ -280,7 +280,7 @@ def _question(record: OpenedRecord, asked: PlaceQuestion) -> Question:
             f"{about.name} does not state the uncertainty of its level. Choose --for {mean} or "
             f"--for {single}."
         )
-    if name == LEVEL or not (about.has_tiles or record.settings.conformal == BY_STRATA):
+    if name == LEVEL or not (about.has_tiles or record.settings.checks.conformal == BY_STRATA):
         return Question(name, quarter, latest, None)
     if name == single:
         return Question(name, quarter, latest, 1, 1 if about.has_tiles else None)
@@ -385,7 +385,7 @@ class _Predictor:
         """Return the covariates and the conformal repair of the run."""
         held = given(self.record.calibration, None)
         method = NONE if held is None else given(held.method, NONE)
-        if self.record.settings.covariates or method == LOCAL:
+        if self.record.settings.data.covariates or method == LOCAL:
             from geogp.runs.pipeline.repair import repair_of  # noqa: PLC0415 - slow
             from geogp.runs.pipeline.splits import (  # noqa: PLC0415 - slow
                 map_calibration_rows,

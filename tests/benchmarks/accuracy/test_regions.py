@@ -52,5 +52,7 @@ def test_every_default_model_has_the_default_targets():
     regions = load("accuracy.regions")
     for model in regions.MODELS:
         for target in ("download", "upload"):
-            request = MapRequest("PR", "tiles", "borders", target=target, model=model)
+            request = MapRequest(
+                "PR", source="tiles", boundaries="borders", target=target, model=model
+            )
             assert request.model == model

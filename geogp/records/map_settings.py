@@ -1,0 +1,549 @@
+"""The settings of a map, each with a description, in groups.
+
+Every setting is written once, in its group. The options of ``geogp map``, the arguments of
+`geogp.make_map`, the settings of a batch and those in run.json follow from the groups.
+"""
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from geogp.choices import (
+    AVERAGE,
+    CLASS,
+    COUNT,
+    MAX_KM,
+    MAX_SEED,
+    MAX_TESTS,
+    check_sample,
+    one_of,
+    setting,
+    settings_of,
+)
+from geogp.errors import RequestError
+from geogp.evaluation.conformal.repair_methods import METHODS
+from geogp.evaluation.splits.split_names import BUFFER, BUFFER_KM, MAX_FOLDS, SPLITS
+from geogp.geodata.places.file_choice import absolute_name
+from geogp.geodata.places.region_choice import CRS_OF_FILES, RegionChoice
+from geogp.geodata.places.state_names import VINTAGE_CHOICES
+from geogp.geodata.points.point_options import PointOptions, PointSource
+from geogp.geodata.store.addresses import PUBLIC_SOURCE, absolute_place
+from geogp.geodata.tiles.quadkeys import ZOOM
+from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
+from geogp.geodata.tiles.targets import SERVICES, TARGETS
+from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
+from geogp.models.names import MODELS, find_model, list_models
+from geogp.models.options import DOUBLE, NOISES, PRECISIONS
+from geogp.models.presets import PRESETS
+from geogp.records.record_names import INPUTS, QUESTIONS
+
+SPLIT_CHOICES = {
+    **{name: (name,) for name in SPLITS},
+    "both": ("random", "blocks"),
+    "all": tuple(SPLITS),
+}
+"""Splits that each value of ``--split`` selects; the user may give several values with commas."""
+
+AUTO = "auto"
+
+INPUT_CHOICES = (AUTO, *INPUTS)
+"""Values of ``--inputs``; ``auto`` uses the quarter if the data have several quarters."""
+
+DEFAULT_MODEL = "field"
+
+CLASS_MODEL = "class-dbk"
+
+STRATUM = "stratum"
+"""The covariate that is 1 in the second stratum, such as the country, and 0 elsewhere."""
+
+NAMED_COVARIATES = (*SERVICES, STRATUM)
+"""Covariates that are not files."""
+
+DEFAULT_MODELS = {AVERAGE: DEFAULT_MODEL, COUNT: "cox-nb", CLASS: CLASS_MODEL}
+"""The default model for each kind of target."""
+
+_OF_KIND = {AVERAGE: "averages", COUNT: "numbers of tests", CLASS: "classes"}
+
+DEVICE_CHOICES = (AUTO, "cpu", "cuda")
+
+MAX_TILES = 1_000_000
+"""Largest number of tiles of a map; a map that would have more tiles uses a lower zoom."""
+
+MAX_EPOCHS = 100_000
+"""Largest number of epochs; more epochs do not improve a fit."""
+
+MAX_BUDGET_S = 1_000_000
+"""Largest budget in seconds: more than eleven days."""
+
+
+@dataclass(frozen=True)
+class WhereSettings:
+    """The region to map, its boundaries and its strata."""
+
+    title: ClassVar = "Where"
+
+    region: str | None = setting(
+        "State: postal code, name or FIPS number, such as PR; or use --region-file.", option=""
+    )
+    _: KW_ONLY
+    region_file: str | None = setting(
+        "Polygons that define your own region: FILE, FILE:COLUMN=VALUE or FILE:LAYER:COLUMN=VALUE.",
+        is_place=True,
+    )
+    region_name: str | None = setting("Name of your own region. Default: the name of the file.")
+    boundaries: str | None = setting(
+        "Folder or address of the boundaries. Default: the Census Bureau's site.", is_place=True
+    )
+    urban_vintage: str = setting(
+        "Census that defines the urban areas: auto (the newest), 2020, 2010 or 2000.",
+        default=VINTAGE_CHOICES[0],
+        noun="vintage of urban areas",
+        choices=VINTAGE_CHOICES,
+    )
+    strata: str | None = setting(
+        "Two strata to use instead of urban and rural: FILE (inside and outside its polygons) or "
+        "FILE:COLUMN (a column with two names).",
+        is_place=True,
+    )
+    crs: str | None = setting(CRS_OF_FILES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSettings(PointOptions):
+    """The data to map: Ookla's tiles or the user's own tests, and covariates."""
+
+    title: ClassVar = "Data"
+
+    source: str = setting(
+        "Folder or address of Ookla's files. Default: Ookla's bucket.",
+        default=PUBLIC_SOURCE,
+        is_place=True,
+    )
+    points: str | None = setting(
+        "File of your own tests to map instead of Ookla's tiles: CSV, Excel, JSON, Parquet, "
+        "GeoPackage and others. Without a region, the map shows the extent of the tests.",
+        is_place=True,
+    )
+    provider: str | None = setting("Map only the tests of this provider in --points.")
+    by_provider: bool = setting(
+        "Map every provider in --points, from one fit; geogp areas --by-provider compares them.",
+        default=False,
+    )
+    technology: str | None = setting("Map only the tests with this technology in --points.")
+    service: str = setting("Service: mobile or fixed.", default="mobile", choices=SERVICES)
+    target: str = setting(
+        "What to map: download, upload, latency, tests or tier (of download and upload).",
+        default="download",
+        choices=TARGETS,
+    )
+    quarters: str | None = setting(
+        "Quarters: 2019Q1..2023Q4, 2021Q3, or several with commas. Default: all."
+    )
+    covariates: tuple[str, ...] = setting(
+        "Covariate: the other service (fixed or mobile), stratum, a GeoTIFF, or a file of points. "
+        "You can give this option several times. Default: none, or stratum for --target tier.",
+        default=(),
+        is_place=True,
+    )
+
+    @property
+    def kind(self) -> str:
+        """The kind of the target: averages, numbers of tests or classes."""
+        return TARGETS[self.target].kind
+
+    @property
+    def own_points(self) -> PointSource | None:
+        """The file of the user's own tests; None for a map of Ookla's tiles."""
+        if self.points is None:
+            return None
+        options = PointOptions(**{name: getattr(self, name) for name in settings_of(PointOptions)})
+        return PointSource(self.points, options, self.provider, self.technology, self.by_provider)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings:
+    """The model, its size and its fits."""
+
+    title: ClassVar = "Model"
+
+    model: str = setting(
+        f"Name of a model; `geogp models` lists the names. auto means cox-nb for --target tests, "
+        f"{CLASS_MODEL} for --target tier, and field for other targets.",
+        default=AUTO,
+    )
+    preset: str = setting(
+        "Size of the model and number of fits: quick, standard or paper.",
+        default="standard",
+        choices=PRESETS,
+    )
+    inputs: str = setting(
+        "Inputs of the model: auto, place or place-quarter.", default=AUTO, choices=INPUT_CHOICES
+    )
+    noise: str = setting(
+        "Noise: gaussian, or for some models student-t. With student-t, outliers have less "
+        "influence.",
+        default=NOISES[0],
+        choices=NOISES,
+    )
+    epochs: int | None = setting(
+        "Number of epochs. Default: set by the preset.", least=1, most=MAX_EPOCHS
+    )
+    budget: float | None = setting(
+        "Time for all fits in seconds, which determines the rank of models with anchors.",
+        noun="a budget",
+        positive=True,
+        most=MAX_BUDGET_S,
+        unit="seconds",
+    )
+    tune_weights: bool = setting(
+        "Choose the weights alpha and beta of the objective by validation (16 short fits).",
+        default=False,
+    )
+    precision: str = setting(
+        "Precision of computations: double where it matters, or single everywhere. Single suits "
+        "GPUs with few units for double precision.",
+        default=DOUBLE,
+        choices=PRECISIONS,
+    )
+    device: str = setting(
+        "Device for the fits: auto, cpu or cuda.", default=AUTO, choices=DEVICE_CHOICES
+    )
+    seed: int = setting(
+        "Random seed of splits and fits.", default=0, noun="a seed", least=0, most=MAX_SEED
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckSettings:
+    """How the model is tested, and how its intervals are repaired."""
+
+    title: ClassVar = "Checks"
+
+    split: str | None = setting(
+        "How to choose test rows: random, blocks, buffer, county, latest (several with commas), "
+        "both (random and blocks) or all. Default: set by the preset."
+    )
+    folds: int = setting(
+        "Number of folds of each split (1 to 5). Each fold holds out different rows.",
+        default=1,
+        least=1,
+        most=MAX_FOLDS,
+    )
+    buffer_km: float = setting(
+        "For the split buffer: smallest distance between test rows and other rows, in km.",
+        default=BUFFER_KM,
+        noun="a buffer",
+        positive=True,
+        most=MAX_KM,
+        unit="km",
+    )
+    layers: tuple[str, ...] = setting(
+        "Polygons by which the report groups test rows: FILE or FILE:COLUMN. You can give this "
+        "option several times.",
+        default=(),
+        option="--layer",
+        is_place=True,
+    )
+    conformal: str = setting(
+        "Conformal repair of the intervals: none, marginal, strata or local.",
+        default=METHODS[0],
+        noun="repair",
+        choices=METHODS,
+    )
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether a tenth of the rows is reserved for the repair of intervals."""
+        return self.conformal != METHODS[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewSettings:
+    """What the map shows; the fits do not depend on these settings."""
+
+    title: ClassVar = "Map"
+
+    question: str = setting(
+        "What the map predicts: tile-mean, single-test or level.",
+        default=QUESTIONS[0],
+        choices=QUESTIONS,
+        option="--for",
+    )
+    tests: int | None = setting(
+        "Number of tests in a tile mean. Default: the median in the region.",
+        least=1,
+        most=MAX_TESTS,
+    )
+    devices: int | None = setting(
+        "Number of devices that made the tests of a tile mean. Default: the typical number in the "
+        "region.",
+        least=1,
+        most=MAX_TESTS,
+    )
+    at: str | None = setting("Quarter of the map. Default: the latest quarter with data.")
+    threshold: tuple[float, ...] | None = setting(
+        "Map the probability that a tile reaches this speed in Mbps, or this latency in ms. "
+        "You can give this option several times. "
+        "Default: download 5, 7, 35; upload 1, 3; latency 50, 100."
+    )
+    zoom: int = setting(
+        "Zoom level of the map's tiles.", default=ZOOM, noun="a zoom", least=1, most=ZOOM
+    )
+    far_km: float = setting(
+        "Distance in km; the map marks tiles whose nearest measured tile is farther away.",
+        default=10.0,
+        noun="a distance",
+        positive=True,
+        most=MAX_KM,
+        unit="km",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputSettings:
+    """The files of a run."""
+
+    title: ClassVar = "Output"
+
+    out: Path | None = setting(
+        "The run folder. Default: a folder in runs/, named after the region, target and settings."
+    )
+    self_contained: bool = setting(
+        "Write map.html without the base map, so that the page needs no network.", default=False
+    )
+    fresh: bool = setting("Start over, even if the folder already contains a run.", default=False)
+
+
+# The fields of a dataclass begin with those of its last base.
+@dataclass(frozen=True)
+class MapRequest(
+    OutputSettings, ViewSettings, CheckSettings, ModelSettings, DataSettings, WhereSettings
+):
+    """All settings that determine a map.
+
+    Paths become absolute, so that the request does not depend on the working directory. The model
+    ``auto`` becomes the default model of the target. Raises RequestError if a value is not allowed
+    (the message gives similar names), or if two values exclude each other.
+    """
+
+    most_used: ClassVar = ("target", "quarters", "region_file", "points", "preset", "out")
+    groups: ClassVar = (
+        *(WhereSettings, DataSettings, ModelSettings, CheckSettings, ViewSettings, OutputSettings),
+        PointOptions,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._complete()
+        for name in [] if self.split is None else self.split.split(","):
+            one_of("split", name.strip(), SPLIT_CHOICES)
+        for rule in RULES:
+            if rule.broken(self):
+                raise RequestError(rule.message(self))
+        find_model(self.model).check_noise(self.noise)
+        if self.quarters:
+            parse_quarters(self.quarters)
+        if self.at is not None:
+            quarter_index(self.at)
+        _ = self.own_points, self.thresholds  # which check their values
+        check_sample(self.tests, self.devices)
+
+    def _complete(self) -> None:
+        """Make paths absolute, and take the defaults that depend on the target."""
+        place = self.place
+        covariates = self.covariates or ((STRATUM,) if self.kind == CLASS else ())
+        values: dict[str, object] = {
+            "source": absolute_place(self.source),
+            "points": None if self.points is None else absolute_place(self.points),
+            "boundaries": place.boundaries,
+            "region_file": place.file,
+            "strata": place.strata,
+            "layers": tuple(map(absolute_name, self.layers)),
+            "covariates": tuple(
+                name if name in NAMED_COVARIATES else absolute_place(name) for name in covariates
+            ),
+            "model": DEFAULT_MODELS[self.kind] if self.model == AUTO else self.model,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def place(self) -> RegionChoice:
+        """The region to map."""
+        return RegionChoice(
+            self.region,
+            self.region_file,
+            self.region_name,
+            self.boundaries,
+            urban_vintage=self.urban_vintage,
+            strata=self.strata,
+            points=self.points,
+            crs=self.crs,
+        )
+
+    @property
+    def thresholds(self) -> tuple[Threshold, ...]:
+        """The thresholds, smallest first; none for numbers of tests and tiers."""
+        return thresholds_of(self.target, self.threshold)
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Names of the splits to run, in the order of `SPLITS`."""
+        asked = (self.split or PRESETS[self.preset].split).split(",")
+        wanted = {split for name in asked for split in SPLIT_CHOICES[name.strip()]}
+        return tuple(name for name in SPLITS if name in wanted)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Settings that exclude each other.
+
+    `settings` are the names of the settings that a message names. `broken` returns whether a
+    request breaks the rule, and `message` what a user reads then.
+    """
+
+    settings: tuple[str, ...]
+    broken: Callable[[MapRequest], bool]
+    message: Callable[[MapRequest], str]
+
+
+def _model_needed(request: MapRequest) -> str:
+    """Return the message about a model that does not predict the target."""
+    kind, predicted = request.kind, find_model(request.model).kind
+    named = f" ({', '.join(list_models('class'))})" if kind == CLASS else ""
+    other = next(name for name, target in TARGETS.items() if target.kind == predicted)
+    instead = f", or map --target {other}" if kind == AVERAGE else ""
+    return (
+        f"--target {request.target} needs a model for {_OF_KIND[kind]}{named}, found --model "
+        f"{request.model}. Leave --model out to use {DEFAULT_MODELS[kind]}{instead}."
+    )
+
+
+def _covariates_refused(request: MapRequest) -> str:
+    """Return the message about a model that takes no covariates."""
+    instead = f", or choose --model {_TAKE_COVARIATES[0]}"
+    return (
+        f"--covariates is for the model {', '.join(_TAKE_COVARIATES)}, found --model "
+        f"{request.model}. Leave --covariates out"
+        f"{instead if request.kind == AVERAGE else ''}."
+    )
+
+
+def _about_points(name: str) -> Rule:
+    """Return the rule that a setting about a file of tests needs such a file."""
+    about = settings_of(DataSettings)[name]
+    default, option = about.default, about.option_name(name)
+    return Rule(
+        (name, "points"),
+        lambda request: (
+            request.points is None and (getattr(request, name) or None) != (default or None)
+        ),
+        lambda _: (
+            f"{option} describes a file of your own tests. Give the file with --points, or leave "
+            f"{option} out."
+        ),
+    )
+
+
+def _about_tile_means(name: str) -> Rule:
+    """Return the rule that a number of tests or devices is that of a tile mean."""
+    return Rule(
+        (name, "question"),
+        lambda request: getattr(request, name) is not None and request.question != QUESTIONS[0],
+        lambda request: (
+            f"--{name} {getattr(request, name)} sets the number of {name} in a tile mean; --for "
+            f"{request.question} does not use this number. Leave --{name} out."
+        ),
+    )
+
+
+_TAKE_COVARIATES = [name for name, model in MODELS.items() if model.takes_covariates]
+
+_TAKE_BUDGET = [name for name, model in MODELS.items() if model.takes_budget]
+
+_WHAT_COUNTS_AND_CLASSES_ARE = {
+    COUNT: ("the number of tests", "intervals of numbers of tests"),
+    CLASS: ("the tier of a measured tile", "probabilities of tiers"),
+}
+"""What a map of such a target predicts, and by what it states how sure it is."""
+
+RULES = (
+    Rule(
+        ("target", "model"),
+        lambda request: find_model(request.model).kind != request.kind,
+        _model_needed,
+    ),
+    Rule(
+        ("target", "question", "tests", "devices"),
+        lambda request: (
+            request.kind != AVERAGE
+            and (request.question, request.tests, request.devices) != (QUESTIONS[0], None, None)
+        ),
+        lambda request: (
+            f"--target {request.target} predicts "
+            f"{_WHAT_COUNTS_AND_CLASSES_ARE[request.kind][0]}; --for, --tests and "
+            f"--devices describe averages of tests. Leave these options out."
+        ),
+    ),
+    Rule(
+        ("by_provider", "target", "model"),
+        lambda request: request.by_provider and not find_model(request.model).has_tiles,
+        lambda request: (
+            f"--by-provider is for the model {DEFAULT_MODEL}, and for a speed or a latency, "
+            f"found --target {request.target} and --model {request.model}. Leave --by-provider out."
+        ),
+    ),
+    *(
+        _about_points(name)
+        # `crs` is also of files of polygons.
+        for name in (*settings_of(PointOptions), "provider", "by_provider", "technology")
+        if name != "crs"
+    ),
+    Rule(
+        ("covariates", "model"),
+        lambda request: bool(request.covariates) and not find_model(request.model).takes_covariates,
+        _covariates_refused,
+    ),
+    Rule(
+        ("covariates",),
+        lambda request: request.service in request.covariates,
+        lambda request: (
+            f"--covariates {request.service} is the service of the map itself. Choose --covariates "
+            f"{next(name for name in SERVICES if name != request.service)}, or a file."
+        ),
+    ),
+    Rule(
+        ("covariates",),
+        lambda request: len(set(request.covariates)) < len(request.covariates),
+        lambda _: "expected different --covariates, found the same one twice.",
+    ),
+    Rule(
+        ("budget", "preset", "epochs"),
+        lambda request: request.budget is not None and request.model not in _TAKE_BUDGET,
+        lambda request: (
+            f"--budget chooses the rank, but only of models with anchors "
+            f"({', '.join(_TAKE_BUDGET)}). The time of {request.model} depends on --preset and "
+            f"--epochs. Leave --budget out."
+        ),
+    ),
+    Rule(
+        ("conformal",),
+        lambda request: request.calibrated and request.kind != AVERAGE,
+        lambda request: (
+            f"--conformal {request.conformal} repairs intervals of a speed or a latency, not "
+            f"{_WHAT_COUNTS_AND_CLASSES_ARE[request.kind][1]}. Leave --conformal out."
+        ),
+    ),
+    Rule(
+        ("buffer_km", "split"),
+        lambda request: request.buffer_km != BUFFER_KM and BUFFER.name not in request.splits,
+        lambda request: (
+            f"--buffer-km {request.buffer_km:g} is for the split buffer, which was not chosen. "
+            f"Add buffer to --split, or leave --buffer-km out."
+        ),
+    ),
+    _about_tile_means("tests"),
+    _about_tile_means("devices"),
+)
+"""The combinations of settings that geogp refuses, in the order in which they are checked."""
