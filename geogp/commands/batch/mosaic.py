@@ -1,4 +1,9 @@
-"""One raster from the rasters of many runs, joined by rasterio some rows at a time."""
+"""One raster from the rasters of many runs, joined by rasterio some rows at a time.
+
+rasterio writes no virtual raster (VRT) of several files. `rasterio.merge` joins rasters that have
+the same bands, but a run has a raster for each band, and it places nothing beyond longitude 180 in
+the far west.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -20,6 +25,9 @@ from geogp.maps.rasters import cog_options
 BLOCK = 512
 """Width and height of the blocks of the raster, in pixels."""
 
+ROWS = 128
+"""Number of rows of one raster in memory, counted in rows of the joined raster."""
+
 CACHE_BYTES = 256 * 2**20
 """Largest size of GDAL's cache in memory, in bytes."""
 
@@ -37,7 +45,7 @@ def join_rasters(runs: Sequence[Path], bands: Sequence[str], out: Path) -> None:
     placed in the far west. Rasters with a lower zoom are enlarged to the highest zoom. Where
     several runs have a value, the raster has the value of the first run. Overviews have means, or,
     if a band has numbers of classes, the values of single pixels. In memory are GDAL's cache of at
-    most `CACHE_BYTES`, and about `BLOCK` rows of one raster.
+    most `CACHE_BYTES`, and `ROWS` rows of one raster.
 
     Raises DataError if a raster is damaged or is not a raster of tiles, and OutputError if a file
     cannot be written.
@@ -118,7 +126,7 @@ def _stripes(path: Path, whole: Any) -> Iterator[tuple[Window, NDArray[np.float3
         with rasterio.open(path, driver="GTiff") as raster:
             part = _tiles_of(raster)
             fine = 1 << (frame.zoom - part.zoom)
-            step = max(1, BLOCK // fine)
+            step = max(1, ROWS // fine)
             for (own, many), (first, wide) in _spans(part, fine):
                 for top in range(0, part.height, step):
                     high = min(step, part.height - top)
