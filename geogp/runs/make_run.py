@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import TypedDict, Unpack
 
+from geogp.answers.pages import make_shown_map
+from geogp.answers.run import Run, open_run
 from geogp.arguments import checked_arguments
 from geogp.errors import RequestError, named
 from geogp.geodata.places.region_choice import file_and_rest
-from geogp.runs.open_run import Run, open_run
-from geogp.runs.pipeline import make_map as pipeline
 from geogp.runs.progress import ProgressListener
 from geogp.runs.settings import MapRequest
 
@@ -123,5 +123,5 @@ def make_map(
         out=None if out is None else Path(out),
         **settings,
     )
-    found = pipeline.make_map(request, listener)
+    found = make_shown_map(request, listener)
     return open_run(found.path, device=request.device)

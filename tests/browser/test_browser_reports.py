@@ -5,11 +5,11 @@ import shutil
 
 import pytest
 from browser_acts import serious
-
 from geogp.commands.answers.next_tiles import choose_tiles
+
+from geogp.answers.requests import NextRequest
 from geogp.commands.compare_runs import compare_runs
 from geogp.commands.gallery import make_gallery
-from geogp.commands.run_requests import NextRequest
 
 WIDTHS = (320, 768, 1024, 1440, 1920)
 

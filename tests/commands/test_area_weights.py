@@ -8,16 +8,16 @@ import pandas as pd
 import pytest
 import rasterio
 from affine import Affine
+from geogp.commands.answers.areas import make_areas
+from geogp.commands.answers.exceedance import make_exceedance
 from run_worlds import write_halves
 from shapely.geometry import box
 
-from geogp.commands.answers.areas import make_areas
-from geogp.commands.answers.exceedance import make_exceedance
-from geogp.commands.run_requests import AreasRequest, ExceedanceRequest
+from geogp.answers.requests import AreasRequest, ExceedanceRequest
+from geogp.answers.run import open_run
+from geogp.answers.tile_weights import tile_weights
 from geogp.errors import DataError, RequestError
 from geogp.geodata.tiles.quadkeys import tile_areas_km2
-from geogp.runs.open_run import open_run
-from geogp.runs.questions.tile_weights import tile_weights
 
 
 @pytest.fixture(scope="module")

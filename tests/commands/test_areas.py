@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pyogrio
 import pytest
 import rasterio
+from geogp.commands.answers.areas import make_areas
 from PIL import Image
 from run_worlds import edited_copy, run_json, write_halves
 from shapely.geometry import box
 
-from geogp.commands.answers.areas import make_areas
-from geogp.commands.run_requests import AreasRequest
+from geogp.answers.requests import AreasRequest
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places.layers import PolygonLayer
 from geogp.models.catalogue.build import build

@@ -8,12 +8,12 @@ import pandas as pd
 import pytest
 from run_worlds import write_small
 
-from geogp.commands.points.predict_at import answer_at
-from geogp.commands.run_requests import AtRequest
+from geogp.answers.places import answer_at
+from geogp.answers.requests import AtRequest
+from geogp.answers.run import open_run
 from geogp.errors import DataError, RequestError
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.estimators.stored_estimators import load_model
-from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.progress import ProgressListener
 

@@ -17,6 +17,7 @@ from msgspec import UNSET
 from msgspec.structs import asdict, fields
 from run_worlds import Heard, made_up_run
 
+from geogp.answers.run import open_run
 from geogp.commands.batch import batch_work
 from geogp.commands.batch import make_batch as running
 from geogp.commands.batch.batch_place import Place, open_place
@@ -30,7 +31,6 @@ from geogp.records.record_reading import record_of
 from geogp.records.run_record import RunIdentity, RunNote
 from geogp.runs.file_records import damaged_files
 from geogp.runs.locks import lock_folder
-from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.job import Job
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.run_folder import RunFolder

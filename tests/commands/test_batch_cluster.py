@@ -15,6 +15,7 @@ import typer
 from batch_worlds import NAMES, make_nothing, make_run_without_pictures, working_here
 from run_worlds import Heard
 
+from geogp.answers.run import open_run
 from geogp.choices import settings_of
 from geogp.commands.batch import cluster
 from geogp.commands.batch.batch_plan import Execution
@@ -22,7 +23,6 @@ from geogp.commands.batch.cluster import cores_here, gpus, worker_environments
 from geogp.commands.batch.make_batch import make_batch
 from geogp.errors import NetworkError, RequestError
 from geogp.geodata.points.point_options import PointOptions
-from geogp.runs.open_run import open_run
 from geogp_cli.main import app, run
 
 

@@ -9,17 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import rasterio
+from geogp.commands.answers.change import make_change
 from run_worlds import run_json
 from scipy import sparse, stats
 
-from geogp.commands.answers.change import make_change
-from geogp.commands.run_requests import ChangeRequest
-from geogp.distributions.quantity import Quantity
-from geogp.errors import RequestError
-from geogp.maps.target_quantities import quantity_of
-from geogp.runs.open_run import open_run
-from geogp.runs.questions import level_changes
-from geogp.runs.questions.level_changes import (
+from geogp.answers.change import (
     WRONG_SHARE,
     as_percent,
     describe_changes,
@@ -27,7 +21,13 @@ from geogp.runs.questions.level_changes import (
     unchanged_scores,
     wrong_shares,
 )
-from geogp.runs.questions.tile_areas import TileAreas, tile_areas
+from geogp.answers.requests import ChangeRequest
+from geogp.answers.run import open_run
+from geogp.answers.tile_areas import TileAreas, tile_areas
+from geogp.distributions.quantity import Quantity
+from geogp.errors import RequestError
+from geogp.maps.target_quantities import quantity_of
+from geogp.runs.questions import level_changes
 
 SPEED: Quantity = quantity_of("download")
 

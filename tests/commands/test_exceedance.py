@@ -8,20 +8,20 @@ import numpy as np
 import pandas as pd
 import pytest
 import rasterio
+from geogp.commands.answers.exceedance import make_exceedance
 from PIL import Image
 from run_worlds import run_json
 from scipy import sparse
 from scipy.stats import norm
 from shapely.geometry import box
 
-from geogp.commands.answers.exceedance import make_exceedance
-from geogp.commands.run_requests import ExceedanceRequest
+from geogp.answers.exceedance import area_weights, excursions
+from geogp.answers.requests import ExceedanceRequest
+from geogp.answers.run import open_run
 from geogp.errors import RequestError
 from geogp.geodata.tiles.quadkeys import tile_areas_km2
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
-from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map
-from geogp.runs.questions.threshold_shares import area_weights, excursions
 
 SEVEN = Threshold(7, "download")
 NAMED = "download_level_2023Q4"

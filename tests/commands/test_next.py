@@ -7,13 +7,13 @@ import geopandas as gpd
 import numpy as np
 import pandas as pd
 import pytest
+from geogp.commands.answers.next_tiles import choose_tiles
 from PIL import Image
 from run_worlds import edited_copy, run_json, write_halves
 
-from geogp.commands.answers.next_tiles import choose_tiles
-from geogp.commands.run_requests import NextRequest
+from geogp.answers.requests import NextRequest
+from geogp.answers.run import open_run
 from geogp.errors import RequestError
-from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.run_names import find_run
 

@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 import xarray as xr
+from geogp.reports.answer_layers import answer_layers
 
 from geogp.maps.frame import Frame
 from geogp.maps.page.packing import unpack
 from geogp.maps.rasters import write_geotiffs
 from geogp.reports import answer_layers as module
-from geogp.reports.answer_layers import answer_layers
 
 FRAME = Frame(14, 5000, 7300, 6, 4)
 INSIDE = np.arange(24).reshape(4, 6) != 23

@@ -4,12 +4,12 @@ import json
 import re
 
 import pytest
+from geogp.reports.shown_answers import pages_beside, read_answers
 from PIL import Image
 from run_worlds import as_record
 
 from geogp.errors import DataError
 from geogp.reports.run_report import report_texts
-from geogp.reports.shown_answers import pages_beside, read_answers
 from geogp.reports.words import MISSING
 
 AREA = {"area": "Añasco <b>", "tiles": 1200, "measured_tiles": 30, "far_share": 0.25}

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-
 from geogp.commands.answers.areas import make_areas
 from geogp.commands.answers.exceedance import make_exceedance
 from geogp.commands.answers.next_tiles import choose_tiles
-from geogp.commands.run_requests import AreasRequest, ExceedanceRequest, NextRequest
+
+from geogp.answers.requests import AreasRequest, ExceedanceRequest, NextRequest
+from geogp.answers.run import open_run
 from geogp.errors import DataError
 from geogp.geodata.tiles.quadkeys import format_quadkeys
-from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import remake_report
 from geogp.runs.run_places import RunPlaces
 

@@ -7,17 +7,17 @@ from pathlib import Path
 import geopandas as gpd
 import pandas as pd
 import pytest
-from msgspec import UNSET
-from run_worlds import edited_copy
-
 from geogp.commands.answers.areas import make_areas
 from geogp.commands.answers.change import make_change
 from geogp.commands.answers.exceedance import make_exceedance
 from geogp.commands.answers.next_tiles import choose_tiles
-from geogp.commands.run_requests import AreasRequest, ChangeRequest, ExceedanceRequest, NextRequest
+from msgspec import UNSET
+from run_worlds import edited_copy
+
+from geogp.answers.requests import AreasRequest, ChangeRequest, ExceedanceRequest, NextRequest
+from geogp.answers.run import open_run
 from geogp.errors import DataError, GeogpError, RequestError
 from geogp.records.run_record import RUN_SCHEMA
-from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.job import Job
 from geogp.runs.pipeline.make_map import remake_report
 from geogp.runs.run_places import RunPlaces

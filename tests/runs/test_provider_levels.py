@@ -7,9 +7,9 @@ import pytest
 from scipy.special import ndtr
 from shapely.geometry import box
 
+from geogp.answers.providers import compared
+from geogp.answers.tile_areas import TileAreas
 from geogp.maps.target_quantities import quantity_of
-from geogp.runs.questions.provider_levels import compared
-from geogp.runs.questions.tile_areas import TileAreas
 
 NAMES, TILES = ("A", "B", "C"), 5
 AREAS = TileAreas.with_tiles(

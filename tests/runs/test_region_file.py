@@ -10,17 +10,17 @@ import geopandas as gpd
 import numpy as np
 import pandas as pd
 import pytest
+from geogp.commands.answers.areas import make_areas
+from geogp.commands.answers.next_tiles import choose_tiles
 from run_worlds import run_json
 from shapely.geometry import box
 
-from geogp.commands.answers.areas import make_areas
-from geogp.commands.answers.next_tiles import choose_tiles
+from geogp.answers.requests import AreasRequest, NextRequest
+from geogp.answers.run import open_run
 from geogp.commands.data_requests import FetchRequest
 from geogp.commands.fetch import fetch
-from geogp.commands.run_requests import AreasRequest, NextRequest
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places.region_choice import RegionChoice
-from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.run_names import find_run
 from geogp.runs.settings import MapRequest

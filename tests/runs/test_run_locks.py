@@ -13,14 +13,13 @@ from contextlib import suppress
 from dataclasses import fields
 
 import pytest
-
 from geogp.commands.answers.areas import make_areas
 from geogp.commands.answers.change import make_change
 from geogp.commands.answers.exceedance import make_exceedance
 from geogp.commands.answers.next_tiles import choose_tiles
-from geogp.commands.paper_figures import make_figures
-from geogp.commands.points.predict_at import answer_at
-from geogp.commands.run_requests import (
+
+from geogp.answers.places import answer_at
+from geogp.answers.requests import (
     AreasRequest,
     AtRequest,
     ChangeRequest,
@@ -28,6 +27,7 @@ from geogp.commands.run_requests import (
     FiguresRequest,
     NextRequest,
 )
+from geogp.commands.paper_figures import make_figures
 from geogp.errors import DataError, OutputError, RequestError
 from geogp.evaluation.scores import Scores
 from geogp.files import read_json

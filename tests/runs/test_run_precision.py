@@ -7,14 +7,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-
 from geogp.commands.answers.areas import make_areas
+
+from geogp.answers.requests import AreasRequest, FiguresRequest
+from geogp.answers.run import open_run
 from geogp.commands.paper_figures import make_figures
-from geogp.commands.run_requests import AreasRequest, FiguresRequest
 from geogp.errors import RequestError
 from geogp.models.numerics.precision import current_precision
 from geogp.runs import open_run as opened
-from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.settings import MapRequest
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from geogp.answers.requests import AreasRequest, ExceedanceRequest, NextRequest
 from geogp.commands.batch.batch_plan import Execution
-from geogp.commands.run_requests import AreasRequest, ExceedanceRequest, NextRequest
 from geogp.errors import RequestError
 from geogp.models.presets import PRESETS
 from geogp.runs.settings import MapRequest

@@ -4,10 +4,10 @@ import json
 
 import pytest
 from benchmark_scripts import load
+from geogp.commands.answers.areas import make_areas
 from run_worlds import edited_copy, run_json
 
-from geogp.commands.answers.areas import make_areas
-from geogp.commands.run_requests import AreasRequest
+from geogp.answers.requests import AreasRequest
 from geogp.errors import DataError
 from geogp.runs.run_places import RunPlaces
 

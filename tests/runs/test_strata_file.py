@@ -7,16 +7,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from geogp.commands.answers.exceedance import make_exceedance
+from geogp.commands.answers.next_tiles import choose_tiles
 from run_worlds import run_json
 from shapely.geometry import box
 
-from geogp.commands.answers.exceedance import make_exceedance
-from geogp.commands.answers.next_tiles import choose_tiles
+from geogp.answers.requests import ExceedanceRequest, FiguresRequest, NextRequest
+from geogp.answers.run import open_run
 from geogp.commands.compare_runs import compare_runs
 from geogp.commands.paper_figures import make_figures
-from geogp.commands.run_requests import ExceedanceRequest, FiguresRequest, NextRequest
 from geogp.errors import RequestError
-from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map, remake_report
 
 pytestmark = pytest.mark.trial

@@ -10,12 +10,12 @@ import xarray as xr
 from run_worlds import Heard, run_json
 
 import geogp
+from geogp.answers.run import open_run
 from geogp.commands.gallery import make_gallery
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.class_scores import class_scores
 from geogp.geodata.tiles.speed_tiers import SPEED_TIERS, speed_tiers
 from geogp.records.record_reading import run_schema
-from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map, remake_report
 from geogp.runs.settings import MapRequest
 

@@ -11,6 +11,7 @@ import rasterio
 from run_worlds import Heard, Small, run_json
 from shapely.geometry import box
 
+from geogp.answers.run import open_run
 from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.assessment import prediction_of
@@ -21,7 +22,6 @@ from geogp.geodata.simulation.simulation_files import write_simulation
 from geogp.geodata.tiles import parquet_files
 from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.models.catalogue.storage import load_model
-from geogp.runs.open_run import open_run
 from geogp.runs.pipeline import make_map as workflow
 from geogp.runs.pipeline import validation
 from geogp.runs.pipeline.job import prepare

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
+from geogp.answers.pages import shown_again
 from geogp.commands.batch.batch_place import Place, open_place
 from geogp.commands.batch.batch_plan import PlannedRun
 from geogp.errors import DataError, OutputError, RequestError
@@ -105,7 +106,7 @@ def _make(job: Job) -> str:
     """Make a run in the folder of its job; return ``made`` or ``kept``."""
     dask = sys.modules.get("dask")  # in a task of Dask, xarray would use the cluster's locks
     with dask.config.set(scheduler="synchronous") if dask else nullcontext():
-        return "kept" if run_job(job).already_there else "made"
+        return "kept" if shown_again(run_job(job)).already_there else "made"
 
 
 def _make_and_copy(job: Job, place: Place, order: WorkOrder) -> str:

@@ -42,6 +42,7 @@ from geogp.records.run_record import (
     VarianceCheck,
     given,
 )
+from geogp.reports.beside import Beside
 from geogp.runs.file_records import damaged_files, record_files
 from geogp.runs.locks import lock_folder
 from geogp.runs.pipeline.areas_check import areas_check
@@ -73,13 +74,11 @@ from geogp.runs.run_folder import (
     MODEL_FILE,
     PREDICTIONS_FILE,
     RunFolder,
-    locked_run,
     read_predictions,
     read_run_record,
 )
 from geogp.runs.run_identity import flat_settings, input_paths
 from geogp.runs.run_names import RUN_FILE
-from geogp.runs.run_pages import show_answers, write_pages
 from geogp.runs.settings import MapRequest
 
 CHECKED_ROWS = 2000
@@ -287,44 +286,27 @@ def _complete(
                 attribution=job.ingested.attribution,
             )
             write_report(folder, run, predictions)
-            write_pages(folder, run, [PAGE_FILE])
             size = (folder / PAGE_FILE).stat().st_size
             return replace(run, map=replace(given(run.map, RunMap()), page_bytes=size))
 
     run = job.folder.complete(write, keep_later=keep_later)
     job.clock.end()
     remember(job)
-    return RunResult(job.folder.path, show_answers(job.folder.path) if keep_later else run)
+    return RunResult(job.folder.path, run)
 
 
-def remake_report(path: Path, *, latex: bool = False) -> RunResult:
-    """Write the report of a finished run again; with `latex`, also report.tex for a paper.
-
-    Raises RequestError if the folder is not a finished run or is locked, DataError if a file is
-    damaged, and OutputError if the report cannot be written.
-    """
-    with locked_run(path):
-        return _remade_report(path, latex=latex)
-
-
-def _remade_report(path: Path, *, latex: bool = False) -> RunResult:
+def _remade_report(path: Path) -> RunResult:
     """Write the report of a finished run again, and store its new hashes in run.json."""
     _, run = read_run_record(path)
-    write_report(path, run, read_predictions(path, run), latex=latex)
-    record_files(path / RUN_FILE, run, REPORT_FILES)
-    return RunResult(path, show_answers(path))
+    write_report(path, run, read_predictions(path, run))
+    return RunResult(path, record_files(path / RUN_FILE, run, REPORT_FILES))
 
 
-def write_report(
-    folder: Path, run: RunRecord, predictions: pd.DataFrame, *, latex: bool = False
-) -> None:
-    """Write `REPORT_FILES` into a folder; with `latex`, also report.tex for a paper.
-
-    The report shows the picture of the map and the answers that are in the folder.
-    """
-    for name, text in kind_of(run.target).report(run, predictions, latex=latex).items():
+def write_report(folder: Path, run: RunRecord, predictions: pd.DataFrame) -> None:
+    """Write `REPORT_FILES` into a folder; the report shows the picture of the map there."""
+    beside = Beside.in_folder(folder, run.target)
+    for name, text in kind_of(run.target).report(run, predictions, beside).items():
         write_text(folder / name, text)
-    write_pages(folder, run, REPORT_FILES)
 
 
 def _points_record(points: PointTests) -> PointsRecord:

@@ -1,22 +1,43 @@
 """Levels of areas: counties, strata, hexagons, or polygons of the user."""
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
 
 import geopandas as gpd
 import numpy as np
 import pandas as pd
 import scipy
+from msgspec import Meta, Struct, field
 from numpy.typing import NDArray
 from scipy import special
 
+from geogp.answers.answer import (
+    AREA_COLUMNS,
+    Answer,
+    AnswerKind,
+    AreaLayer,
+    Clock,
+    Column,
+    band_of,
+    with_interval,
+    with_rows,
+)
+from geogp.answers.files import write_areas
+from geogp.answers.requests import AreasRequest
+from geogp.answers.tile_areas import TileAreas, tile_areas
+from geogp.answers.tile_weights import tile_weights
 from geogp.distributions.quantity import Quantity
+from geogp.files import write_bytes
+from geogp.maps.figures.choropleth import Panel, choropleth
+from geogp.maps.scales import SPEED_PALETTE, WIDTH_PALETTE, linear_scale, speed_scale
 from geogp.maps.target_quantities import quantity_of
+from geogp.maps.views import HOW_FAST, View
 from geogp.models.joint.level import JointLevel
-from geogp.runs.questions.question_types import AreaQuestion
-from geogp.runs.questions.tile_areas import TileAreas, tile_areas
-from geogp.runs.questions.tile_weights import tile_weights
-from geogp.runs.reopen import Reopened
+from geogp.records.checked_types import checked
+from geogp.records.record_types import AboveZero, Name, Quarter, QuestionText, Some
+from geogp.reports.words import sample_words
+from geogp.runs.reopen import Reopened, weights_tag
 
 Floats = NDArray[np.float64]
 
@@ -49,7 +70,7 @@ class AreaLevels:
         return gpd.GeoDataFrame(table, geometry=list(self.areas.shapes), crs=4326)
 
 
-def area_levels(opened: Reopened, asked: AreaQuestion) -> AreaLevels:
+def area_levels(opened: Reopened, asked: AreasRequest) -> AreaLevels:
     """Return the level of each area; raise the errors of `tile_areas` and `SpatialGP.joint`."""
     job, tiles = opened.job, opened.tiles
     areas = tile_areas(opened, asked.by, asked.crs)
@@ -93,7 +114,7 @@ def area_levels(opened: Reopened, asked: AreaQuestion) -> AreaLevels:
 
 
 def describe_levels(
-    level: JointLevel, areas: TileAreas, quantity: Quantity, asked: AreaQuestion
+    level: JointLevel, areas: TileAreas, quantity: Quantity, asked: AreasRequest
 ) -> dict[str, Any]:
     """Return columns about the level of each area, (k,).
 
@@ -156,7 +177,7 @@ def _means(level: JointLevel, weights: Any, name: str, quantity: Quantity) -> di
     }
 
 
-def _drawn(level: JointLevel, areas: TileAreas, asked: AreaQuestion) -> dict[str, Floats]:
+def _drawn(level: JointLevel, areas: TileAreas, asked: AreasRequest) -> dict[str, Floats]:
     """Return rank, median and arithmetic mean of each area, for each posterior draw."""
     weights = areas.means(len(level))
     median, mean, rank = [], [], []
@@ -185,3 +206,111 @@ def median_sds(level: JointLevel) -> dict[str, float]:
         "closed_form": float(np.median(np.sqrt(level.single_variances() / level.factor**2))),
         "stated": float(np.median(np.sqrt(level.stated_variances()))),
     }
+
+
+def answer_areas(opened: Reopened, request: AreasRequest, clock: Clock) -> tuple[Answer, ...]:
+    """Return the levels of areas as an answer, and write it into the run folder.
+
+    The names of the files contain areas, target, question and quarter, such as
+    ``areas_county_download_level_2023Q4.csv``; with weights also these. Raises the errors of
+    `area_levels`, and OutputError if a file cannot be written.
+    """
+    levels, job = area_levels(opened, request), opened.job
+    facts = {"run": str(request.run), "for": request.question, **levels.described, **clock()}
+    name = f"areas_{levels.areas.tag}_{job.request.target}_{request.question}_{facts['at']}"
+    name += weights_tag(request.weights)
+    content = with_rows(facts, "areas", levels.frame.drop(columns="geometry"))
+    files = write_areas(opened, levels.areas, levels.frame, content, name)
+    files.append(opened.path / f"{name}.png")
+    write_bytes(files[-1], _picture(opened, request, levels))
+    return (replace(read_areas(name, content, levels.table), files=tuple(files)),)
+
+
+def _picture(opened: Reopened, request: AreasRequest, levels: AreaLevels) -> bytes:
+    """Return a PNG file of the means of the areas, and of the widths of their intervals."""
+    job, table, quantity = opened.job, levels.table, quantity_of(opened.job.request.target)
+    values = table[f"{levels.kind}_{quantity.suffix}"].to_numpy()
+    widths = 2 * REACH * table[f"{levels.kind}_sd_log10"].to_numpy()
+    width = f"width of the 95 % interval, log10 {quantity.unit} (1 = tenfold)"
+    of = "level" if request.question == "level" else job.question.words()
+    return choropleth(
+        job.region,
+        opened.tiles,
+        levels.areas.shapes,
+        (
+            Panel(values, speed_scale(values, label=quantity.unit, palette=SPEED_PALETTE), "mean"),
+            Panel(widths, linear_scale(widths, label=width, palette=WIDTH_PALETTE), "uncertainty"),
+        ),
+        title=f"Geometric mean of {quantity.subject} by area",
+        subtitle=f"{job.region.name}, {job.question.label()}; {of}",
+        attribution=job.ingested.attribution,
+    )
+
+
+class _Facts(Struct, frozen=True):
+    """What people see of the facts of an answer."""
+
+    question: QuestionText = field(name="for")
+    by: Name
+    at: Quarter
+    unit: Annotated[str, Meta(pattern="^[A-Za-z]+$", description="a unit")]
+    areas: Annotated[list[Any], Meta(min_length=1)]
+    weights: Name | None = None
+    tests: Some | None = field(name="tests_per_tile", default=None)
+    devices: Some | None = field(name="devices_per_tile", default=None)
+
+
+def read_areas(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answer:
+    """Return the answer with a name and a content; raise DataError if a fact is wrong."""
+    facts = checked(content, _Facts, "the JSON file")
+    unit, by = facts.unit, Path(facts.by).name
+    level = facts.question == "level"
+    what, kind = ("level", "level") if level else ("mean of measurements", "tile")
+    sample = sample_words(facts.tests, facts.devices) if facts.tests else ""
+    means = "Each mean is a geometric mean over the tiles."
+    if level:
+        before = (
+            "These values are the level: the speed to expect, without measurement noise. "
+            f"`--for tile-mean` gives means of tests, with noise. {means}"
+        )
+    else:
+        before = (
+            f"These values are means of {sample or 'the usual number of tests'} in each tile, with "
+            f"noise. `--for level` gives the level, without noise. {means}"
+        )
+    shown, interval = f"{what}, {unit}", "95 % interval"
+    columns = with_interval(shown, interval, band_of(f"{kind}_mean", unit), ".1f")
+    if level:
+        median = band_of("level_median", unit)
+        columns += with_interval(f"median, {unit}", interval, median, ".1f")
+    quantity, column = what if level or not sample else f"{what} ({sample})", f"{kind}_mean"
+    if facts.weights:
+        of, column = Path(facts.weights).name, f"{kind}_weighted"
+        quantity = f"{quantity} by {of}"
+        weighted = band_of(column, unit)
+        columns += with_interval(f"{what} by {of}, {unit}", f"{interval} by {of}", weighted, ".1f")
+    view = View(
+        name,
+        "",
+        f"{quantity[0].upper()}{quantity[1:]} by {by}",
+        f"{quantity} by {by}, {unit}",
+        SPEED_PALETTE,
+        speed_scale,
+        "The answer of geogp areas, for the quarters for which it was asked.",
+        unit,
+        HOW_FAST,
+    )
+    middle, low, high = band_of(column, unit)
+    return Answer(
+        name,
+        f"The {what} by {facts.by}, {facts.at}",
+        content,
+        "areas",
+        table,
+        (*AREA_COLUMNS, Column("tests", ("tests",), "{:,}"), *columns),
+        before=(before,),
+        areas=AreaLayer(view, quantity, facts.at, (low, middle, high), AboveZero),
+    )
+
+
+AREAS = AnswerKind("areas_*.json", "areas", read_areas)

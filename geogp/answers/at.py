@@ -1,39 +1,45 @@
 """Predictions of a finished run at places, such as addresses, from the files in the run folder."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 from msgspec import UNSET
 from numpy.typing import NDArray
 
+from geogp.answers.answer import Answer, Column, with_rows
+from geogp.answers.map_tiles import TILES_FILE, MapTiles, read_map_tiles
+from geogp.answers.places import read_places_of, rows_of
+from geogp.answers.requests import ALL_QUARTERS, AtRequest, PlaceQuestion
 from geogp.choices import CLASS, COUNT
 from geogp.distributions.quantity import Quantity
-from geogp.errors import DataError, RequestError, named
+from geogp.errors import RequestError
 from geogp.estimators.spatial_gp import SpatialGP
+from geogp.estimators.stored_estimators import load_with_notes
 from geogp.evaluation.conformal.conformal_cells import Cell, RepairPlaces
 from geogp.evaluation.conformal.conformal_repair import NO_REPAIR, Repair
 from geogp.evaluation.conformal.repair_methods import BY_STRATA, LOCAL, NONE
 from geogp.geodata.places.distances import nearest_km, sums_within_km
 from geogp.geodata.places.stratum_column import STRATA
 from geogp.geodata.tiles import quadkeys
-from geogp.geodata.tiles.parquet_files import DamagedParquetError, open_parquet
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index, quarter_label
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
+from geogp.maps.csv_tables import csv_content
 from geogp.maps.target_quantities import quantity_of
 from geogp.models.names import find_model
 from geogp.records.record_names import LEVEL, QUESTIONS
 from geogp.records.record_reading import complete_record
 from geogp.records.run_record import OpenedRecord, RunRecord, given
+from geogp.runs.output_files import OutputFiles
+from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.pipeline.run_covariates import PlaceTables
+from geogp.runs.progress import ProgressListener
 from geogp.runs.question import Question, check_quarter
-from geogp.runs.questions.question_types import ALL_QUARTERS, PlaceQuestion
-from geogp.runs.run_folder import check_model
+from geogp.runs.run_folder import MODEL_FILE, check_model, locked_run
 
 if TYPE_CHECKING:
     from geogp.distributions.prediction import Prediction
@@ -41,54 +47,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-TILES_FILE = "tiles.parquet"
-
 LEVELS = (50, 80, 95)
 """Levels of the intervals in percent."""
-
-_NEEDED = ("quadkey", "stratum", "tests")
-
-
-@dataclass(frozen=True)
-class MapTiles:
-    """The n tiles of a run's map: codes in increasing order, counties (or None), and tests.
-
-    `tests` are sums over all quarters.
-    """
-
-    zoom: int
-    code: NDArray[np.uint64]
-    stratum: NDArray[np.str_]
-    county: NDArray[np.object_] | None
-    tests: NDArray[np.int64]
-
-    @property
-    def centres(self) -> tuple[Floats, Floats]:
-        """Longitudes and latitudes of the centres in degrees."""
-        return quadkeys.tile_centres(*quadkeys.codes_to_tiles(self.code), self.zoom)
-
-    def at(self, longitude: Floats, latitude: Floats) -> NDArray[np.int64]:
-        """Return the index of the tile at each place, (m,); -1 for a place outside the region.
-
-        The region of a map is made of whole tiles, so a place at its border may lie in a tile whose
-        centre is outside. Such a place belongs to the nearest tile of the map, if the centre of
-        this tile is less than the width of a tile away.
-        """
-        column, row = quadkeys.tiles_at(longitude, latitude, self.zoom)
-        width = 360 / (1 << self.zoom)
-        height = width * np.cos(np.deg2rad(latitude))
-        found = np.full(len(column), -1, np.int64)
-        nearest = np.ones(len(column))
-        for across, down in product((0, -1, 1), repeat=2):
-            code = quadkeys.tiles_to_codes(column + across, row + down, self.zoom)
-            place = np.minimum(np.searchsorted(self.code, code), len(self.code) - 1)
-            x, y = quadkeys.tile_centres(column + across, row + down, self.zoom)
-            apart = np.hypot((x - longitude) / width, (y - latitude) / height)
-            better = (self.code[place] == code) & (apart < nearest)
-            if not (across or down):  # the place's own tile comes first
-                better, apart = self.code[place] == code, np.zeros(len(column))
-            found, nearest = np.where(better, place, found), np.where(better, apart, nearest)
-        return found
 
 
 @dataclass(frozen=True)
@@ -187,39 +147,6 @@ def place_answers(
         "thresholds": {one.variable: one.met for one in thresholds},
     }
     return PlaceAnswers(table, tuple(np.flatnonzero(~inside).tolist()), described)
-
-
-def read_map_tiles(path: Path) -> MapTiles:
-    """Return the tiles of a map from tiles.parquet; raise DataError if the file is damaged."""
-    cure = "Make the run again with geogp map."
-    try:
-        return _map_tiles(path)
-    except FileNotFoundError as error:
-        raise DataError(f"expected the map's tiles in {path}, found no file. {cure}") from error
-    except (DataError, DamagedParquetError, OSError, ValueError, pa.ArrowException) as error:
-        raise DataError(f"{path} is damaged: {' '.join(str(error).split())} {cure}") from error
-
-
-def _map_tiles(path: Path) -> MapTiles:
-    with open_parquet(path) as opened:
-        names = opened.schema.names
-        absent = [name for name in _NEEDED if name not in names]
-        if absent:
-            raise DataError(f"expected the columns {named(absent)}.")
-        county = [name for name in ("county",) if name in names]
-        table = opened.read(None, [*_NEEDED, *county]).to_pandas()
-    texts = table["quadkey"].to_numpy(np.str_)
-    zoom = len(str(texts[0])) if len(texts) else quadkeys.ZOOM
-    code = quadkeys.parse_quadkeys(texts, zoom)
-    if not len(code) or (np.diff(code.astype(np.int64)) <= 0).any():
-        raise DataError("expected distinct tiles in the order of their quadkeys.")
-    return MapTiles(
-        zoom,
-        code,
-        table["stratum"].to_numpy(np.str_),
-        table["county"].to_numpy(object) if county else None,
-        table["tests"].to_numpy(np.int64),
-    )
 
 
 def _all_outside(record: OpenedRecord, tiles: MapTiles, longitude: Floats, latitude: Floats) -> str:
@@ -406,3 +333,102 @@ class _Predictor:
             for one in given(held.cells, [])
         )
         return PlaceTables(provider=self.question.provider), Repair(method, given(held.n, 0), cells)
+
+
+def answer_at(request: AtRequest, listener: ProgressListener | None = None) -> Answer:
+    """Predict at the places of a request, in their order; write --out if it is given.
+
+    The run folder is locked, and gets no file. Raises RequestError if the text is neither a place
+    nor a file, if the place lies outside the region, if there is no finished run, if another
+    process is using the run, or if --out may not be overwritten (see `OutputFiles`). Raises
+    DataError with line numbers if coordinates of a file are missing or wrong. Raises the other
+    errors of `place_answers`, and OutputError if --out cannot be written.
+    """
+    listener = listener or ProgressListener()
+    files = () if request.out is None else (request.out,)
+    inputs = request.place, request.source, request.boundaries
+    output = OutputFiles("at", files, reads=inputs, runs=[request.run], force=request.force)
+    places = read_places_of(request)
+    for note in places.notes:
+        listener.stage(note)
+    for text in places.warnings:
+        listener.warn(text)
+    known = places.known
+
+    def reopen() -> "Reopened":
+        # Slow, and rarely needed.
+        from geogp.answers.opening import stored_run, with_data  # noqa: PLC0415
+
+        return with_data(stored_run(request, listener), counts=True)
+
+    with locked_run(request.run) as record, arithmetic(precision=record.precision):
+        loaded = load_with_notes(request.run / MODEL_FILE, device=request.device)
+        run, asked = (request.run, record), (places.longitude[known], places.latitude[known])
+        found = place_answers(run, loaded, asked, request, reopen)
+    table = rows_of(places, found.table, found.described["quarters"], request.place)
+    facts = {
+        "run": str(request.run),
+        **found.described,
+        "places": len(known),
+        "without_position": int((~known).sum()),
+        "outside": len(found.outside),
+    }
+    answer = replace(read_at(with_rows(facts, "answers", table), table), files=files)
+    for file in files:
+        if file.suffix.lower() == ".csv":
+            output.write(file, csv_content(table))
+        else:
+            text = json.dumps(answer.described, indent=1, allow_nan=False)
+            output.write(file, f"{text}\n".encode())
+    return answer
+
+
+def read_at(content: dict[str, Any], table: pd.DataFrame) -> Answer:
+    """Return the answer with a content; a single place has more intervals, and no position."""
+    unit, rows, near_km = content["unit"], content["answers"], content["near_km"]
+    alone, most = content["places"] == 1, 40
+    columns = [
+        Column("quarter", ("quarter",), "{}"),
+        Column(f"median {unit}", (f"median_{unit.lower()}",), "{:.3g}"),
+    ]
+    for level in LEVELS if alone else LEVELS[-1:]:
+        ends = tuple(f"{side}_{level}_{unit.lower()}" for side in ("lower", "upper"))
+        columns.append(Column(f"{level} % interval", ends, "{:.3g} to {:.3g}"))
+    columns += [Column(met, (name,), "{:.1%}") for name, met in content["thresholds"].items()]
+    tests = Column(f"tests in {near_km:g} km", ("tests_near",), "{:,}")
+    nearest = Column("nearest", ("nearest_measured_km",), "{:.1f} km")
+    texts = []
+    if alone:
+        stratum = "" if rows[0]["stratum"] == "unknown" else f"{rows[0]['stratum']}; "
+        texts.append(
+            f"{stratum}{tests.text(rows[0])} tests of all quarters within {near_km:g} km; the "
+            f"nearest measured tile is {nearest.text(rows[0])} away."
+        )
+    else:
+        position = [Column(name, (name,), "{:.5f}") for name in ("latitude", "longitude")]
+        columns = [*position, *columns, tests, nearest]
+    if content["zoom"] < quadkeys.ZOOM:
+        texts.append(
+            f"The map has tiles of zoom {content['zoom']}, so distances to tests are distances to "
+            "the centres of these tiles."
+        )
+    for count, what in (
+        (content["outside"], "lie outside the region"),
+        (content["without_position"], "have no position"),
+    ):
+        if count:
+            texts.append(
+                f"{count:,} of {content['places']:,} places {what} and have no prediction."
+            )
+    if len(rows) > most:
+        texts.append("--out FILE.csv has all rows.")
+    return Answer(
+        "",
+        f"{content['region']}, {content['target']}: {content['speaks_of']}",
+        content,
+        "answers",
+        table,
+        tuple(columns),
+        after=tuple(texts),
+        most=most,
+    )

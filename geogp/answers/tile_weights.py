@@ -8,16 +8,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from geogp.answers.map_tiles import TILES_FILE
 from geogp.errors import DataError, RequestError, named, quoted
 from geogp.geodata.covariates.raster_covariate import RasterCovariate
 from geogp.geodata.covariates.read_covariate import RASTERS, read_valued_points
+from geogp.geodata.places.area_kinds import BY_STRATUM, CENSUS_LAYERS
 from geogp.geodata.places.layers import PolygonLayer
 from geogp.geodata.places.polygons import choose_polygons
 from geogp.geodata.places.region import Tiles
 from geogp.geodata.tiles.parquet_files import read_table
 from geogp.geodata.tiles.quadkeys import tile_areas_km2, tiles_at, tiles_to_codes
-from geogp.runs.questions.place_answers import TILES_FILE
-from geogp.runs.questions.question_types import BY_STRATUM, CENSUS_LAYERS
 from geogp.runs.reopen import Reopened
 from geogp.runs.settings import MAX_TILES
 

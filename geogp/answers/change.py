@@ -7,26 +7,48 @@ The distribution is that of the Gaussian process alone. The networks that refine
 of the map flatten changes: they predict from rows of all quarters (`benchmarks/answers/change.py`).
 """
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
 
 import geopandas as gpd
 import numpy as np
 import pandas as pd
 import scipy
+from msgspec import Meta, Struct, field
 from numpy.typing import NDArray
 from scipy import sparse, special
 
+from geogp.answers.answer import (
+    AREA_COLUMNS,
+    Answer,
+    AnswerKind,
+    AreaLayer,
+    Clock,
+    Column,
+    TileLayer,
+    with_interval,
+    with_rows,
+)
+from geogp.answers.areas import REACH
+from geogp.answers.files import tile_grid, write_areas
+from geogp.answers.requests import ChangeRequest
+from geogp.answers.tile_areas import TileAreas, tile_areas
 from geogp.distributions.quantity import Quantity
 from geogp.errors import RequestError
+from geogp.files import write_bytes
 from geogp.geodata.tiles.quarters import quarter_index, quarter_label
+from geogp.maps.figures.choropleth import Panel, choropleth
+from geogp.maps.qgis_styles import write_styles
+from geogp.maps.rasters import write_geotiffs
+from geogp.maps.scales import CHANGE_PALETTE, PROBABILITY_PALETTE, change_scale, share_scale
 from geogp.maps.target_quantities import quantity_of
+from geogp.maps.views import WHAT_CHANGED, View
 from geogp.models.joint.level import JointLevel
+from geogp.records.checked_types import checked
+from geogp.records.record_types import Name, Quarter
 from geogp.runs.pipeline.drawing import tests_on
 from geogp.runs.question import check_quarter
-from geogp.runs.questions.area_levels import REACH
-from geogp.runs.questions.question_types import ChangeQuestion
-from geogp.runs.questions.tile_areas import TileAreas, tile_areas
 from geogp.runs.reopen import Reopened
 
 Floats = NDArray[np.float64]
@@ -42,6 +64,26 @@ LEAST_KNOWN = 0.01
 
 FAR_SHARE = 0.5
 """An area gets no direction if a larger share of its tiles is far from any measurement."""
+
+NOTES = (
+    "The change is the change of the level; it contains no measurement noise.",
+    (
+        "Changes and intervals come from the joint distribution of all tiles in both quarters, "
+        "from the Gaussian process alone. So levels can differ from levels of the map. The "
+        "intervals do not include the uncertainty of the learned basis."
+    ),
+    (
+        f"Under the model, at most {100 * WRONG_SHARE:g} % of the directions are expected to be "
+        "wrong; the direction of an unchanged area counts as wrong. More can be wrong near large "
+        "areas that changed. An area gets no direction if most of its tiles are far from any "
+        "measurement."
+    ),
+)
+
+_BEFORE = (
+    "These values are changes of the level: the speed to expect, without measurement noise. Means "
+    "of tests also change by chance. Each level is a geometric mean over the tiles."
+)
 
 
 @dataclass(frozen=True)
@@ -85,7 +127,7 @@ class LevelChanges:
         )
 
 
-def level_changes(opened: Reopened, asked: ChangeQuestion) -> LevelChanges:
+def level_changes(opened: Reopened, asked: ChangeRequest) -> LevelChanges:
     """Return the change of the level of each area and each tile between two quarters.
 
     Raises RequestError if the quarters are not in order, or the model cannot predict one of them;
@@ -214,7 +256,7 @@ def as_percent(change: Floats) -> Floats:
     return 100 * (10**change - 1)
 
 
-def _quarters(opened: Reopened, asked: ChangeQuestion) -> tuple[int, int]:
+def _quarters(opened: Reopened, asked: ChangeRequest) -> tuple[int, int]:
     """Return the indices of both quarters; warn if a quarter has no measurement."""
     job = opened.job
     end = job.question.quarter if asked.end is None else quarter_index(asked.end)
@@ -229,3 +271,161 @@ def _quarters(opened: Reopened, asked: ChangeQuestion) -> tuple[int, int]:
         if quarter not in quarters:
             job.warn(f"there is no measurement of {quarter_label(quarter)} ({option}).")
     return start, end
+
+
+def answer_change(opened: Reopened, request: ChangeRequest, clock: Clock) -> tuple[Answer, ...]:
+    """Return the change of the level as an answer, and write it into the run folder.
+
+    Raises the errors of `level_changes`, and OutputError if a file cannot be written.
+    """
+    changes, job = level_changes(opened, request), opened.job
+    job.listener.stage("writing tables and maps")
+    facts = {"run": str(request.run), "for": "level", **changes.described, "notes": list(NOTES)}
+    content = with_rows(facts | clock(), "areas", changes.frame.drop(columns="geometry"))
+    end = f"{job.request.target}_{facts['from']}_{facts['to']}"
+    name = f"change_{changes.areas.tag}_{end}"
+    tiles = _write_tiles(opened, changes, end)  # before the JSON file that the pages read
+    files = write_areas(opened, changes.areas, changes.frame, content, name)
+    files.append(opened.path / f"{name}.png")
+    write_bytes(files[-1], _picture(opened, changes))
+    return (replace(read_change(name, content, changes.table), files=(*files, *tiles)),)
+
+
+def _picture(opened: Reopened, changes: LevelChanges) -> bytes:
+    """Return a PNG file of the changes of the areas, and of the probabilities of a rise."""
+    job, table, facts = opened.job, changes.table, changes.described
+    percent, rose = (table[name].to_numpy() for name in ("change_percent", "probability_rose"))
+    subject = quantity_of(job.request.target).subject
+    return choropleth(
+        job.region,
+        opened.tiles,
+        changes.areas.shapes,
+        (
+            Panel(percent, change_scale(percent, label="change of the level, %"), "change"),
+            Panel(
+                rose,
+                share_scale(rose, label="probability of a rise", palette=PROBABILITY_PALETTE),
+                "probability that the level rose",
+            ),
+        ),
+        title=f"Change of {subject} by area, {facts['from']} to {facts['to']}",
+        subtitle=f"{job.region.name}; level; black outline: areas with a direction",
+        marked=table["direction"].to_numpy() != "",
+        attribution=job.ingested.attribution,
+    )
+
+
+def _write_tiles(opened: Reopened, changes: LevelChanges, end: str) -> list[Path]:
+    """Write rasters of the change of each tile, with names that end in `end`; return their paths.
+
+    What nobody measured near is never called certain: there, the probability has no data.
+    """
+    between = f"from {changes.described['from']} to {changes.described['to']}"
+    rose = np.where(opened.far, np.nan, changes.tiles.rose)
+    variables = {}
+    for name, values, label, unit in (
+        ("change_percent", changes.tiles.percent, f"median change of the level {between}", "%"),
+        (
+            "change_sd",
+            changes.tiles.sd,
+            f"standard deviation of the change {between} of log10 of the level",
+            "1",
+        ),
+        (
+            "probability_rose",
+            rose,
+            f"probability that the level rose {between}; no data far from any measurement",
+            "1",
+        ),
+    ):
+        about = {"long_name": label, "units": unit}
+        variables[f"{name}_{end}"] = values.astype(np.float32), np.nan, about
+    grid = tile_grid(opened, variables)
+    return write_styles(grid, opened.path) + write_geotiffs(grid, opened.path)
+
+
+_Percent = Annotated[float, Meta(gt=-100, le=1e100)]
+
+
+class _Facts(Struct, frozen=True):
+    """What people see of the facts of an answer."""
+
+    by: Name
+    start: Quarter = field(name="from")
+    end: Quarter = field(name="to")
+    areas: Annotated[list[Any], Meta(min_length=1)]
+
+
+def read_change(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answer:
+    """Return the answer with a name and a content; raise DataError if a fact is wrong."""
+    facts = checked(content, _Facts, "the JSON file")
+    times, by, unit = f"{facts.start} to {facts.end}", Path(facts.by).name, str(content["unit"])
+    percent = [f"change{side}_percent" for side in ("", "_lower", "_upper")]
+    least = content.get("at_least_percent")
+    area, tiles, _, far = AREA_COLUMNS
+    columns = [
+        *(area, tiles, far),
+        Column(f"{facts.start}, {unit}", (f"level_from_{unit.lower()}",), "{:.1f}"),
+        Column(f"{facts.end}, {unit}", (f"level_to_{unit.lower()}",), "{:.1f}"),
+        *with_interval("change", "95 % interval", percent, "+.1f"),
+        Column("probability of a rise", ("probability_rose",), "{:.3f}"),
+    ]
+    if least is not None:
+        columns.append(Column(f"of {least:g} % or more", ("probability_rose_at_least",), "{:.3f}"))
+    end = "_".join(name.split("_")[-3:])
+    names = f"change_percent_{end}", f"change_sd_{end}"
+    by_area = View(
+        name,
+        "",
+        f"Change by {by}, {times}",
+        f"change of the level by {by}, %",
+        CHANGE_PALETTE,
+        change_scale,
+        "The answer of geogp change. Striped: no direction, because the change may be chance.",
+        "%",
+        WHAT_CHANGED,
+    )
+    by_tile = replace(
+        by_area,
+        name=f"change_tiles_{end}",
+        title=f"Change of the level, {times}",
+        label="median change of the level, %",
+        hint="The answer of geogp change for single tiles. Most of these changes are uncertain: "
+        "click a tile for its interval.",
+    )
+    middle, low, high = percent
+    return Answer(
+        name,
+        f"The change of the level by {facts.by}, {times}",
+        content,
+        "areas",
+        table,
+        (*columns, Column("direction", ("direction",), "{}")),
+        before=(_BEFORE,),
+        after=(_directions(content),),
+        areas=AreaLayer(by_area, "change", times, (low, middle, high), _Percent, directed=True),
+        tiles=TileLayer(by_tile, (facts.start, facts.end), *names),
+    )
+
+
+def _directions(content: dict[str, Any]) -> str:
+    """Return in words how many areas have a direction."""
+    count = len(content["areas"])
+    called = [row["direction"] for row in content["areas"] if row["direction"]]
+    rose, fell = called.count("rose"), called.count("fell")
+    text = f"Of {count:,} {'areas' if count > 1 else 'area'}, {rose:,} rose and {fell:,} fell."
+    if len(called) < count:
+        text += " The others are far from data, or their direction is not certain enough."
+    if called:
+        limit = f"{WRONG_SHARE:.0%}"
+        text += f" Under the model, at most {limit} of directions are expected to be wrong."
+    return text
+
+
+CHANGE = AnswerKind(
+    "change_*.json",
+    "areas",
+    read_change,
+    at=-3,
+    rasters=("change_percent", "change_sd", "probability_rose"),
+)

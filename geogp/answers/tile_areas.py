@@ -13,10 +13,10 @@ from shapely.geometry import MultiPolygon
 from shapely.geometry.base import BaseGeometry
 
 from geogp.errors import RequestError
+from geogp.geodata.places.area_kinds import BY_STRATUM
 from geogp.geodata.places.hexagons import hexagons_of, resolution_of
 from geogp.geodata.places.region import cut_at_antimeridian, polygonal_parts
 from geogp.runs.pipeline.drawing import tests_on
-from geogp.runs.questions.question_types import BY_STRATUM
 from geogp.runs.reopen import Reopened, tag_of
 
 Floats = NDArray[np.float64]

@@ -1,9 +1,10 @@
-"""Settings of questions about a finished run, without the code that answers the questions."""
+"""Requests about a finished run: settings of answers, without the code that computes them."""
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from geogp.choices import (
+    FORCE_TOLD,
     MAX_DRAWS,
     MAX_KM,
     MAX_SEED,
@@ -15,34 +16,25 @@ from geogp.choices import (
     setting,
 )
 from geogp.errors import RequestError
+from geogp.geodata.places.area_kinds import BY_COUNTY
 from geogp.geodata.places.region_choice import crs_for
+from geogp.geodata.points.point_options import TableOptions
 from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.models.options import CANDIDATES
 from geogp.records.record_names import QUESTIONS
-from geogp.runs.settings import MAX_TILES
+from geogp.runs.settings import DEVICE_CHOICES, MAX_TILES
 
 ALL_QUARTERS = "all"
 """Value of ``--quarters`` for all quarters with data."""
 
-BY_COUNTY, BY_URBAN = "county", "urban"
-"""Layers of polygons that the boundaries contain."""
-
-BY_TRACT = "tract"
-"""Census tracts, from files beside the boundaries."""
-
-CENSUS_LAYERS = (BY_COUNTY, BY_URBAN, BY_TRACT)
-"""Layers of polygons that ``--by`` takes from the boundaries."""
-
-BY_STRATUM = "stratum"
-"""The region and its strata, urban and rural, as areas."""
-
 _POLYGONS = "county, urban, tract, FILE, FILE:COLUMN or FILE:LAYER:COLUMN"
 _AREAS = f"stratum, h3:RESOLUTION, {_POLYGONS}"
+_BY_REGION = "A finished run folder, or a region with exactly one run in runs/, such as PR."
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Question:
-    """Settings common to all questions; each question checks its values.
+@dataclass(frozen=True)
+class RunRequest:
+    """A request about a finished run.
 
     Raises
     ------
@@ -50,6 +42,25 @@ class _Question:
         A value is not allowed, or two values exclude each other.
     """
 
+    run: Path = setting("A finished run folder.", default=REQUIRED, option="")
+    _: KW_ONLY
+    device: str = setting("auto, cpu or cuda.", default=DEVICE_CHOICES[0], choices=DEVICE_CHOICES)
+    source: str | None = setting(
+        "Folder or address of the run's tiles. Default: as stored in run.json."
+    )
+    boundaries: str | None = setting(
+        "Folder or address of the run's boundaries. Default: as stored in run.json."
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+
+@dataclass(frozen=True)
+class _AreaRequest(RunRequest):
+    """Settings common to requests about areas."""
+
+    _: KW_ONLY
     seed: int = setting(
         "Random seed of the draws.", default=0, noun="a seed", least=0, most=MAX_SEED
     )
@@ -59,31 +70,34 @@ class _Question:
     )
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        super().__post_init__()
         crs_for(Path(), self.crs)  # raises RequestError for a wrong code
 
 
-@dataclass(frozen=True, kw_only=True)
-class _QuarterQuestion(_Question):
-    """Settings common to questions about one quarter."""
+@dataclass(frozen=True)
+class _QuarterRequest(_AreaRequest):
+    """Settings common to requests about one quarter."""
 
+    _: KW_ONLY
     at: str | None = setting("Quarter. Default: the quarter of the run's map.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class _WeightedQuestion(_QuarterQuestion):
-    """Settings common to questions about areas, whose tiles may have weights."""
+@dataclass(frozen=True)
+class _WeightedRequest(_QuarterRequest):
+    """Settings common to requests about areas, whose tiles may have weights."""
 
+    _: KW_ONLY
     weights: str | None = setting(
         "Also weight the tiles, for example by people: a GeoTIFF of a density, a file of points "
         "with a column value, a column of the file of --by, or a column of tiles.parquet."
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class AreaQuestion(_WeightedQuestion):
-    """Settings for the levels of areas; each field has a description."""
+@dataclass(frozen=True)
+class AreasRequest(_WeightedRequest):
+    """A request for the level, or the mean of tests, in areas."""
 
+    _: KW_ONLY
     by: str = setting(f"Areas: {_AREAS}.", default=BY_COUNTY)
     question: str = setting(
         "level (without noise), or tile-mean (averages of --tests tests, with noise).",
@@ -121,10 +135,11 @@ class AreaQuestion(_WeightedQuestion):
             )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChangeQuestion(_Question):
-    """Settings for the change of the level between two quarters; each field has a description."""
+@dataclass(frozen=True)
+class ChangeRequest(_AreaRequest):
+    """A request for the change of the level between two quarters."""
 
+    _: KW_ONLY
     start: str = setting("The first quarter, such as 2021Q4.", default=REQUIRED, option="--from")
     end: str | None = setting(
         "The last quarter. Default: the quarter of the run's map.", option="--to"
@@ -145,10 +160,12 @@ class ChangeQuestion(_Question):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChoiceQuestion(_QuarterQuestion):
-    """Settings for the choice of tiles; each field has a description."""
+@dataclass(frozen=True)
+class NextRequest(_QuarterRequest):
+    """A request for the tiles to measure next."""
 
+    run: Path = setting(_BY_REGION, default=REQUIRED, option="")
+    _: KW_ONLY
     tiles: int = setting("Number of tiles to choose.", default=50, least=1, most=MAX_TILES)
     among: str | None = setting(
         "Reduce only the variance in this stratum: urban, rural or your own. Default: all."
@@ -193,10 +210,14 @@ class ChoiceQuestion(_QuarterQuestion):
             )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ThresholdQuestion(_WeightedQuestion):
-    """Settings for the comparison of the level with thresholds; each field has a description."""
+@dataclass(frozen=True)
+class ExceedanceRequest(_WeightedRequest):
+    """A request to compare the level of a run with thresholds."""
 
+    _: KW_ONLY
+    question: str = setting(
+        "level: the value around which measurements scatter.", default="level", option="--for"
+    )
     threshold: tuple[float, ...] | None = setting(
         "Threshold in Mbps or ms; repeatable. Default: the thresholds of the run's map."
     )
@@ -205,16 +226,19 @@ class ThresholdQuestion(_WeightedQuestion):
         "Number of posterior draws, 200 or more.", default=500, least=MIN_DRAWS, most=MAX_DRAWS
     )
 
+    def __post_init__(self) -> None:
+        if self.question != "level":
+            raise RequestError(
+                f"--for {self.question} does not work here: averages of tests do not follow a "
+                "joint normal distribution. Choose --for level, or map the probability of each "
+                "tile with geogp map --threshold."
+            )
+        super().__post_init__()
+
 
 @dataclass(frozen=True, kw_only=True)
 class PlaceQuestion:
-    """Settings for the predictions at places; each field has a description.
-
-    Raises
-    ------
-    RequestError
-        A value is not allowed, or two values exclude each other.
-    """
+    """Settings for the predictions at places; raises RequestError as `RunRequest` does."""
 
     quarters: str | None = setting(
         "Quarters: all, 2022Q3, 2019Q1..2023Q4, or several with commas. Default: the quarter of "
@@ -251,3 +275,45 @@ class PlaceQuestion:
         check_sample(self.tests, self.devices)
         if self.quarters is not None and self.quarters != ALL_QUARTERS:
             parse_quarters(self.quarters)
+
+
+@dataclass(frozen=True)
+class FiguresRequest(RunRequest):
+    """A request for the figures of a run."""
+
+    run: Path = setting(_BY_REGION, default=REQUIRED, option="")
+    beside: tuple[Path, ...] = setting(
+        "A finished run of another model, to add to the violin plots; repeatable.", default=()
+    )
+    out: Path | None = setting("Folder of the figures. Default: figures in the run folder.")
+    force: bool = setting(FORCE_TOLD, default=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PlaceChoice:
+    """The places of an `AtRequest`; a class of its own, so that the places come before the run."""
+
+    place: str = setting(
+        "A place as LATITUDE,LONGITUDE in degrees, such as 18.2,-66.4; or a file of places (CSV, "
+        "Parquet, GeoPackage).",
+        default=REQUIRED,
+        option="",
+    )
+
+
+@dataclass(frozen=True)
+class AtRequest(RunRequest, PlaceQuestion, _PlaceChoice, TableOptions):
+    """A request for the predictions of a run at places."""
+
+    run: Path = setting(_BY_REGION, default=REQUIRED, option="")
+    _: KW_ONLY
+    out: Path | None = setting("Also write the answers to this file: .csv or .json.")
+    force: bool = setting(FORCE_TOLD, default=False)
+
+    def __post_init__(self) -> None:
+        PlaceQuestion.__post_init__(self)
+        TableOptions.__post_init__(self)
+        if self.out is not None and self.out.suffix.lower() not in {".csv", ".json"}:
+            raise RequestError(
+                f"expected --out with a name that ends in .csv or .json, found {self.out}."
+            )

@@ -13,15 +13,30 @@ import numpy as np
 import pandas as pd
 from scipy import sparse, special
 
+from geogp.answers.answer import Answer, AnswerKind, Clock, Column, with_interval, with_rows
+from geogp.answers.areas import REACH
+from geogp.answers.change import FAR_SHARE, as_percent
+from geogp.answers.files import write_json
+from geogp.answers.requests import AreasRequest
+from geogp.answers.tile_areas import TileAreas, tile_areas
 from geogp.distributions.quantity import Quantity
 from geogp.errors import RequestError
+from geogp.maps.csv_tables import write_csv
 from geogp.maps.target_quantities import quantity_of
 from geogp.models.joint.level import JointLevel
-from geogp.runs.questions.area_levels import REACH
-from geogp.runs.questions.level_changes import FAR_SHARE, as_percent
-from geogp.runs.questions.question_types import AreaQuestion
-from geogp.runs.questions.tile_areas import TileAreas, tile_areas
 from geogp.runs.reopen import Reopened
+
+NOTES = (
+    (
+        "Levels contain no measurement noise. They come from the joint distribution of all tiles "
+        "of all providers, from the Gaussian process alone, so they can differ from the map. The "
+        "intervals do not include the uncertainty of the learned basis."
+    ),
+    (
+        "Of many areas, some have a high probability by chance. An area has no probability if most "
+        "of its tiles are far from any measurement of one of the two providers."
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -33,7 +48,7 @@ class ProviderLevels:
     described: dict[str, Any]
 
 
-def provider_levels(opened: Reopened, asked: AreaQuestion) -> ProviderLevels:
+def provider_levels(opened: Reopened, asked: AreasRequest) -> ProviderLevels:
     """Return the levels of all providers in each area, and the difference of each pair.
 
     The columns are those of `compared`, with ``area`` and ``key``, ``tests`` and ``other_tests`` of
@@ -106,3 +121,47 @@ def compared(
         faster = change if quantity.bound == "lower" else -change
         found[names] = columns | {"probability_faster": special.ndtr(faster / sd)}
     return found
+
+
+def answer_providers(opened: Reopened, request: AreasRequest, clock: Clock) -> tuple[Answer, ...]:
+    """Return the comparison of providers as an answer, and write it into the run folder.
+
+    Raises the errors of `provider_levels`, and OutputError if a file cannot be written.
+    """
+    levels = provider_levels(opened, request)
+    facts = {"run": str(request.run), "for": "level", **levels.described, "notes": list(NOTES)}
+    content = with_rows(facts | clock(), "areas", levels.table)
+    name = f"providers_{levels.areas.tag}_{opened.job.request.target}_{facts['at']}"
+    files = opened.path / f"{name}.csv", opened.path / f"{name}.json"
+    write_csv(files[0], levels.table)
+    write_json(files[1], content)
+    return (replace(read_providers(name, content, levels.table), files=files),)
+
+
+def read_providers(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answer:
+    """Return the answer with a name and a content."""
+    unit = content["unit"]
+    end = unit.lower()
+    percent = [f"difference{side}_percent" for side in ("", "_lower", "_upper")]
+    return Answer(
+        name,
+        f"The providers by {content['by']}, {content['at']}",
+        content,
+        "areas",
+        table,
+        (
+            Column("area", ("area",), "{}"),
+            Column("provider", ("provider",), "{}"),
+            Column(f"level, {unit}", (f"level_{end}",), "{:.1f}"),
+            Column("other", ("other",), "{}"),
+            Column(f"its level, {unit}", (f"other_level_{end}",), "{:.1f}"),
+            *with_interval("difference", "95 % interval", percent, "+.1f"),
+            Column("probability of faster", ("probability_faster",), "{:.3f}"),
+            Column("far from data", ("far_share",), "{:.0%}"),
+        ),
+        before=("Each level is a geometric mean over the tiles.",),
+        after=tuple(content["notes"]),
+    )
+
+
+PROVIDERS = AnswerKind("providers_*.json", "areas", read_providers)

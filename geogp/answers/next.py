@@ -1,6 +1,6 @@
 """Chooses the tiles where new measurements reduce the variance of the level most."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import geopandas as gpd
@@ -10,10 +10,16 @@ import shapely
 import torch
 from numpy.typing import NDArray
 
+from geogp.answers.answer import Answer, AnswerKind, Clock, Column, with_rows
+from geogp.answers.files import write_json
+from geogp.answers.requests import NextRequest
 from geogp.choices import one_of
 from geogp.errors import RequestError, named, quoted
+from geogp.files import write_bytes, write_text
 from geogp.geodata.places.region import Tiles
+from geogp.geodata.places.region_choice import existing_path
 from geogp.geodata.tiles.quadkeys import tile_bounds
+from geogp.maps.figures.numbered import numbered_figure
 from geogp.maps.target_quantities import quantity_of
 from geogp.models.joint.design import (
     Chosen,
@@ -24,8 +30,8 @@ from geogp.models.joint.design import (
     widest,
 )
 from geogp.models.numerics.threads import aside
+from geogp.reports.words import sample_words
 from geogp.runs.pipeline.drawing import tests_on
-from geogp.runs.questions.question_types import ChoiceQuestion
 from geogp.runs.reopen import Reopened
 
 Floats = NDArray[np.float64]
@@ -50,7 +56,7 @@ class NextTiles:
         return gpd.GeoDataFrame(self.table, geometry=self.squares, crs=4326)
 
 
-def next_tiles(opened: Reopened, asked: ChoiceQuestion) -> NextTiles:
+def next_tiles(opened: Reopened, asked: NextRequest) -> NextTiles:
     """Return the best tiles for new measurements; any tile that is not far from data may be chosen.
 
     The variance to reduce is the sum over the tiles that `asked` selects, with equal weights. Tiles
@@ -127,7 +133,7 @@ def describe_tiles(opened: Reopened, mean: Floats, chosen: Chosen, total: float)
     return table
 
 
-def _given(opened: Reopened, asked: ChoiceQuestion) -> tuple[LevelCovariance, Floats, Floats]:
+def _given(opened: Reopened, asked: NextRequest) -> tuple[LevelCovariance, Floats, Floats]:
     """Return the covariance of the level, the noise of a measurement (n,), and the mean (n,).
 
     The rest of the level, which is large, is not kept.
@@ -137,7 +143,7 @@ def _given(opened: Reopened, asked: ChoiceQuestion) -> tuple[LevelCovariance, Fl
     return covariance_of(level, asked.tiles), noise, level.mean
 
 
-def _counted(opened: Reopened, asked: ChoiceQuestion) -> NDArray[np.bool_]:
+def _counted(opened: Reopened, asked: NextRequest) -> NDArray[np.bool_]:
     """Return a mask of the tiles whose variance is to be reduced, (n,)."""
     region, (longitude, latitude) = opened.job.region, opened.tiles.centres
     counted = ~opened.far
@@ -164,7 +170,7 @@ def _counted(opened: Reopened, asked: ChoiceQuestion) -> NDArray[np.bool_]:
     return counted
 
 
-def _words(opened: Reopened, asked: ChoiceQuestion) -> str:
+def _words(opened: Reopened, asked: NextRequest) -> str:
     """Return in words which tiles' variance is to be reduced."""
     kind = f"{asked.among} tiles" if asked.among else "tiles"
     if asked.within is not None:
@@ -182,3 +188,87 @@ def _squares(tiles: Tiles, chosen: NDArray[np.int64]) -> NDArray[Any]:
     edges = tile_bounds(tiles.column[chosen] % turn, tiles.row[chosen], tiles.zoom)
     found: NDArray[Any] = shapely.box(edges.west, edges.south, edges.east, edges.north)
     return found
+
+
+_ENDS = ("geojson", "png", "json")
+
+
+def check_next(request: NextRequest) -> None:
+    """Raise RequestError if the areas are a file that the answer would overwrite."""
+    areas, own = existing_path(request.by), [request.run / f"next_tiles.{end}" for end in _ENDS]
+    if areas is not None and areas.resolve() in {path.resolve() for path in own}:
+        raise RequestError(
+            f"expected areas in a file that geogp next does not write, found {areas}. Copy the "
+            "file to another name."
+        )
+
+
+def answer_next(opened: Reopened, request: NextRequest, clock: Clock) -> tuple[Answer, ...]:
+    """Return the chosen tiles as an answer, and write them into the run folder.
+
+    Raises the errors of `next_tiles`, and OutputError if a file cannot be written.
+    """
+    chosen, job = next_tiles(opened, request), opened.job
+    facts = {"run": str(request.run), **chosen.described}
+    picture = numbered_figure(
+        job.region,
+        opened.tiles,
+        np.sqrt(chosen.variance),
+        chosen.table[["longitude", "latitude"]].to_numpy(),
+        label=f"standard deviation of the level, log10 {quantity_of(job.request.target).unit}",
+        title=f"Where to measure next: {len(chosen.table)} tiles",
+        subtitle=(
+            f"{job.region.name}, {job.question.label()}; the chosen tiles remove "
+            f"{facts['removed']:.1%} of the variance of {facts['counted']}"
+        ),
+        attribution=job.ingested.attribution,
+    )
+    content = with_rows(facts | clock(), "chosen", chosen.table)
+    files = tuple(opened.path / f"next_tiles.{end}" for end in _ENDS)
+    write_text(files[0], chosen.frame.to_json(drop_id=True) + "\n")
+    write_bytes(files[1], picture)
+    write_json(files[2], content)
+    return (replace(read_next("next_tiles", content, chosen.table), files=files),)
+
+
+def read_next(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answer:
+    """Return the answer with a name and a content."""
+    places = [place for place in ("county", "stratum") if place in table]
+    return Answer(
+        name,
+        f"Where to measure next, {content['at']}",
+        content,
+        "chosen",
+        table,
+        (
+            Column("rank", ("rank",), "{}"),
+            Column("longitude", ("longitude",), "{:.4f}"),
+            Column("latitude", ("latitude",), "{:.4f}"),
+            *(Column(place, (place,), "{}") for place in places),
+            Column("tests so far", ("tests",), "{:,}"),
+            Column("standard deviation", ("sd_before_log10",), "{:.3f}"),
+            Column("after", ("sd_after_log10",), "{:.3f}"),
+            Column("variance removed", ("removed",), "{:.2%}"),
+        ),
+        after=_sentences(content),
+        most=10,
+    )
+
+
+def _sentences(content: dict[str, Any]) -> tuple[str, str]:
+    """Return in words what is measured, and what the measurements do to the variance."""
+    many = (
+        f"{sample_words(content['tests'], content['devices'])} in each tile"
+        if content["tests"]
+        else "as many tests in each tile as in the data"
+    )
+    removed = (
+        f"Measuring all {len(content['chosen'])} tiles removes {content['removed']:.2%} of the "
+        f"variance of the level, summed over {content['counted']} ({content['counted_tiles']:,}). "
+        "Always choosing the tile with the widest interval left would remove "
+        f"{content['removed_by_widest']:.2%} instead."
+    )
+    return f"Each measurement has {many}.", removed
+
+
+NEXT = AnswerKind("next_tiles.json", "chosen", read_next)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -11,76 +10,40 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from geogp.answers.areas import area_levels
+from geogp.answers.at import place_answers
+from geogp.answers.change import level_changes
+from geogp.answers.exceedance import threshold_shares
+from geogp.answers.next import next_tiles
+from geogp.answers.opening import sample_of, with_data
+from geogp.answers.providers import provider_levels
+from geogp.answers.requests import (
+    AreasRequest,
+    ChangeRequest,
+    ExceedanceRequest,
+    NextRequest,
+    PlaceQuestion,
+    RunRequest,
+)
 from geogp.arguments import checked_arguments, places_of
-from geogp.choices import CLASS, COUNT
 from geogp.errors import DataError, RequestError
-from geogp.estimators.spatial_gp import SpatialGP
-from geogp.estimators.stored_estimators import load_with_notes
-from geogp.models.names import find_model
-from geogp.models.numerics.devices import pick_device
-from geogp.models.numerics.precision import precision
-from geogp.models.options import CANDIDATES, DOUBLE
-from geogp.records.run_record import RunRecord
+from geogp.geodata.places.area_kinds import BY_COUNTY
+from geogp.models.options import CANDIDATES
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.progress import ProgressListener
-from geogp.runs.questions import question_types
-from geogp.runs.questions.area_levels import area_levels
-from geogp.runs.questions.level_changes import level_changes
-from geogp.runs.questions.measurement_choice import next_tiles
-from geogp.runs.questions.place_answers import place_answers
-from geogp.runs.questions.provider_levels import provider_levels
-from geogp.runs.questions.threshold_shares import threshold_shares
-from geogp.runs.reopen import Reopened, reopen
-from geogp.runs.run_folder import MODEL_FILE, read_predictions, read_run_record
+from geogp.runs.reopen import Reopened
 from geogp.runs.run_places import PLACES_IN_RUN, RunPlaces
+from geogp.runs.stored_run import StoredRun
 
-Asked = TypeVar("Asked")
+Asked = TypeVar("Asked", bound=RunRequest)
 Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
-    """A finished run. geogp reads run.json first, and other files only when they are needed.
+class Run(StoredRun):
+    """A finished run with methods that answer questions about its map; see `StoredRun`."""
 
-    Attributes
-    ----------
-    path
-        The run folder.
-    content
-        Content of run.json, including keys that geogp does not know.
-    record
-        The keys of run.json that geogp knows, as typed fields.
-    device
-        ``auto``, ``cpu`` or ``cuda``.
-    read_from
-        Folders or addresses from which the run's tiles and boundaries are read.
-    listener
-        Called with stages and warnings.
-    """
-
-    path: Path
-    content: dict[str, Any] = field(repr=False)
-    record: RunRecord = field(repr=False)
-    device: str = "auto"
-    read_from: RunPlaces = PLACES_IN_RUN
-    listener: ProgressListener = field(default_factory=ProgressListener, repr=False)
     _opened: dict[Any, Reopened] = field(default_factory=dict, init=False, repr=False)
-
-    @cached_property
-    def predictions(self) -> pd.DataFrame:
-        """Predictions of the test rows of every split; see `read_predictions`."""
-        return read_predictions(self.path, self.record)
-
-    @property
-    def model(self) -> SpatialGP:
-        """The fitted estimator of the map, on `device`; see `geogp.load_model`."""
-        return self.loaded[0]
-
-    @cached_property
-    def loaded(self) -> tuple[SpatialGP, dict[str, Any]]:
-        """The fitted estimator, and all entries of the model's file by name."""
-        with precision(DOUBLE):  # so that the user can use the model in double precision
-            return load_with_notes(self.path / MODEL_FILE, device=self.device)
 
     def reopen(
         self,
@@ -111,21 +74,16 @@ class Run:
         DataError
             A file is damaged, contradicts another file, or has changed since the run was made.
         """
-        kind = find_model(self.record.model).kind
-        if kind == CLASS or (kind == COUNT and not counts):
-            what = "the number of tests" if kind == COUNT else f"a class ({self.record.target})"
-            raise RequestError(
-                f"the target of {self.path} is {what}, which has no level. Run geogp map with "
-                f"another --target."
-            )
         asked = tests, devices, at
         if asked not in self._opened:
-            self._opened[asked] = reopen(self, tests=tests, devices=devices, at=at)
+            self._opened[asked] = with_data(
+                self, tests=tests, devices=devices, at=at, counts=counts
+            )
         return self._opened[asked]
 
     def areas(
         self,
-        by: str = question_types.BY_COUNTY,
+        by: str = BY_COUNTY,
         *,
         weights: str | None = None,
         question: str = "level",
@@ -136,11 +94,12 @@ class Run:
         seed: int = 0,
         crs: str | None = None,
     ) -> gpd.GeoDataFrame:
-        """Return the level of each area, one row per area; see `AreaQuestion` and `area_levels`.
+        """Return the level of each area, one row per area; see `AreasRequest` and `area_levels`.
 
         With `question` ``tile-mean``, the table has means of new measurements instead.
         """
-        asked = question_types.AreaQuestion(
+        asked = AreasRequest(
+            self.path,
             by=by,
             weights=weights,
             question=question,
@@ -155,7 +114,7 @@ class Run:
 
     def providers(
         self,
-        by: str = question_types.BY_COUNTY,
+        by: str = BY_COUNTY,
         *,
         at: str | None = None,
         seed: int = 0,
@@ -165,7 +124,7 @@ class Run:
 
         The table has one row for each area and each pair of providers; see `provider_levels`.
         """
-        asked = question_types.AreaQuestion(by=by, at=at, seed=seed, crs=crs, by_provider=True)
+        asked = AreasRequest(self.path, by=by, at=at, seed=seed, crs=crs, by_provider=True)
         return self._answer(provider_levels, asked).table
 
     def change(
@@ -173,7 +132,7 @@ class Run:
         start: str,
         end: str | None = None,
         *,
-        by: str = question_types.BY_COUNTY,
+        by: str = BY_COUNTY,
         at_least: float | None = None,
         draws: int = 400,
         seed: int = 0,
@@ -181,10 +140,17 @@ class Run:
     ) -> gpd.GeoDataFrame:
         """Return the change of the level of each area between two quarters.
 
-        The table has one row per area; see `ChangeQuestion` and `level_changes`.
+        The table has one row per area; see `ChangeRequest` and `level_changes`.
         """
-        asked = question_types.ChangeQuestion(
-            start=start, end=end, by=by, at_least=at_least, draws=draws, seed=seed, crs=crs
+        asked = ChangeRequest(
+            self.path,
+            start=start,
+            end=end,
+            by=by,
+            at_least=at_least,
+            draws=draws,
+            seed=seed,
+            crs=crs,
         )
         return self._answer(level_changes, asked).frame
 
@@ -204,7 +170,7 @@ class Run:
 
         See `PlaceQuestion` for the arguments, and `place_answers` for the columns.
         """
-        asked = question_types.PlaceQuestion(
+        asked = PlaceQuestion(
             quarters=quarters,
             question=question,
             tests=tests,
@@ -235,9 +201,10 @@ class Run:
     ) -> pd.DataFrame:
         """Return the share of each area where the level does not reach the threshold.
 
-        Each row has one area and one threshold; see `ThresholdQuestion` and `threshold_shares`.
+        Each row has one area and one threshold; see `ExceedanceRequest` and `threshold_shares`.
         """
-        asked = question_types.ThresholdQuestion(
+        asked = ExceedanceRequest(
+            self.path,
             threshold=cast("tuple[float, ...] | None", threshold),
             by=by,
             weights=weights,
@@ -256,7 +223,7 @@ class Run:
         *,
         among: str | None = None,
         within: str | None = None,
-        by: str = question_types.BY_COUNTY,
+        by: str = BY_COUNTY,
         tests: int | None = None,
         devices: int | None = None,
         at: str | None = None,
@@ -264,8 +231,9 @@ class Run:
         seed: int = 0,
         crs: str | None = None,
     ) -> gpd.GeoDataFrame:
-        """Return the best tiles for new measurements; see `ChoiceQuestion` and `next_tiles`."""
-        asked = question_types.ChoiceQuestion(
+        """Return the best tiles for new measurements; see `NextRequest` and `next_tiles`."""
+        asked = NextRequest(
+            self.path,
             tiles=tiles,
             among=among,
             within=within,
@@ -279,13 +247,10 @@ class Run:
         )
         return self._answer(next_tiles, asked).frame
 
-    def _answer(self, answer: Callable[[Reopened, Asked], Found], asked: Asked) -> Found:
-        """Return the answer to a question about the run with its data read again."""
-        how: dict[str, Any] = {
-            name: getattr(asked, name, None) for name in ("tests", "devices", "at")
-        }
+    def _answer(self, answer: Callable[[Reopened, Asked], Found], request: Asked) -> Found:
+        """Return the answer to a request about the run with its data read again."""
         with arithmetic(precision=self.record.precision):
-            return answer(self.reopen(**how), asked)
+            return answer(self.reopen(**sample_of(request)), request)
 
 
 @checked_arguments
@@ -316,7 +281,4 @@ def open_run(
     DataError
         run.json is damaged, or was written by a later version of geogp.
     """
-    pick_device(device)
-    folder = Path(path)
-    content, record = read_run_record(folder)
-    return Run(folder, content, record, device, read_from, listener or ProgressListener())
+    return Run.read(Path(path), device, read_from, listener)

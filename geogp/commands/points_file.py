@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from geogp.commands.data_requests import PointsRequest
-from geogp.commands.output_files import OutputFiles
 from geogp.errors import RequestError
 from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.points.point_checks import extent_km, mistakes
@@ -13,6 +12,7 @@ from geogp.geodata.points.point_tests import PointTests
 from geogp.geodata.tiles.quadkeys import NORTHMOST
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.maps.page.page_places import town_places
+from geogp.runs.output_files import OutputFiles
 from geogp.runs.pipeline.job import prepare
 from geogp.runs.pipeline.validation import make_plan
 from geogp.runs.progress import ProgressListener

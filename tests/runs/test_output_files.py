@@ -12,9 +12,9 @@ from run_worlds import edited_copy
 
 from geogp.commands.compare_runs import compare_runs
 from geogp.commands.gallery import make_gallery
-from geogp.commands.output_files import WRITTEN_FILE, OutputFiles
-from geogp.commands.points.points_file import TEMPLATE
+from geogp.commands.points_file import TEMPLATE
 from geogp.errors import RequestError
+from geogp.runs.output_files import WRITTEN_FILE, OutputFiles
 from geogp.runs.pipeline.make_map import make_map
 
 PLACE = "32.0,-90.0"

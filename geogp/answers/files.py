@@ -1,12 +1,9 @@
-"""Tables of areas and tiles as files: CSV, JSON, and with polygons GeoPackage and GeoParquet.
-
-A raster says which tile lies in which area: the layers of the interactive page need it.
-"""
+"""Answers as files: CSV, JSON, GeoPackage, GeoParquet and rasters."""
 
 import io
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import geopandas as gpd
 import numpy as np
@@ -14,7 +11,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from pyarrow import parquet
 
-from geogp.commands.answers.run_answer import plain_rows
+from geogp.answers.tile_areas import TileAreas
 from geogp.errors import DataError
 from geogp.files import write_bytes, write_text
 from geogp.geodata.places.polygons import DAMAGE, geo_table
@@ -22,34 +19,31 @@ from geogp.geodata.tiles.parquet_files import read_table
 from geogp.maps.csv_tables import write_csv
 from geogp.maps.frame import Frame
 from geogp.maps.rasters import write_geotiffs
+from geogp.runs.reopen import Reopened
 from geogp.runs.run_folder import locked_run
 
 CREDITS = ("attribution", "license")
 """Attributes of files that name the source of the data and its licence."""
 
-if TYPE_CHECKING:
-    from geogp.runs.questions.tile_areas import TileAreas
-    from geogp.runs.reopen import Reopened
-
 
 def write_areas(
-    opened: "Reopened",
-    areas: "TileAreas",
+    opened: Reopened,
+    areas: TileAreas,
     frame: gpd.GeoDataFrame,
-    described: dict[str, Any],
+    content: dict[str, Any],
     name: str,
 ) -> list[Path]:
     """Write the table `frame` as NAME.csv, .gpkg, .parquet, .json and .tif; return the paths.
 
-    The JSON file has the facts `described` and the rows; the pages of the run read it. The raster
-    has for each tile the row of its area in the table, from 1, or 0. If a tile lies in several
-    areas, this is the last of them. Raises OutputError if a file cannot be written.
+    The JSON file has the content; the pages of the run read it. The raster has for each tile the
+    row of its area in the table, from 1, or 0. If a tile lies in several areas, this is the last of
+    them. Raises OutputError if a file cannot be written.
     """
     paths = [opened.path / f"{name}.{end}" for end in ("csv", "gpkg", "parquet", "json")]
-    table, about_data = frame.drop(columns="geometry"), opened.job.ingested.credits
-    write_csv(paths[0], table)
-    _write_package(frame, paths[1], about_data)
-    _write_parquet(frame, paths[2], about_data)
+    credits_of_data = opened.job.ingested.credits
+    write_csv(paths[0], frame.drop(columns="geometry"))
+    _write_package(frame, paths[1], credits_of_data)
+    _write_parquet(frame, paths[2], credits_of_data)
     number = np.zeros(len(opened.tiles), np.int32)
     for row, inside in enumerate(areas.tiles, start=1):
         number[inside] = row
@@ -59,11 +53,14 @@ def write_areas(
         "flag_values": list(range(1, len(areas) + 1)),
         "flag_meanings": meanings,
     }
-    paths += write_geotiffs(tile_grid(opened, {name: (number, 0, about)}), opened.path)
-    told = {**described, "areas": plain_rows(table)}
-    # The last file: an answer without the others is no answer.
-    write_text(paths[3], json.dumps(told, indent=1, allow_nan=False) + "\n")
-    return paths
+    rasters = write_geotiffs(tile_grid(opened, {name: (number, 0, about)}), opened.path)
+    write_json(paths[3], content)  # the last file: an answer without the others is no answer
+    return paths + rasters
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write the content of an answer; raise OutputError if the file cannot be written."""
+    write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
 def tile_grid(

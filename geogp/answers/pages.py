@@ -1,0 +1,168 @@
+"""The answers in a run folder, in its report and on its interactive page.
+
+`geogp areas`, `change`, `exceedance` and `next` write a JSON file about each answer, and
+`read_answers` reads these files. The report is rendered again from run.json, the test predictions
+and the answers. The page is rendered again from its own data and the answers (`with_answers`).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from glob import escape
+from pathlib import Path
+
+import pandas as pd
+
+from geogp.answers.answer import Answer, AnswerKind
+from geogp.answers.areas import AREAS
+from geogp.answers.change import CHANGE
+from geogp.answers.exceedance import EXCEEDANCE
+from geogp.answers.next import NEXT
+from geogp.answers.page_layers import page_layers
+from geogp.answers.providers import PROVIDERS
+from geogp.errors import DataError
+from geogp.files import read_json, read_text, write_text
+from geogp.maps.page.interactive_page import PageAnswers, with_answers
+from geogp.records.run_record import RunRecord
+from geogp.reports.beside import Beside, ShownAnswer
+from geogp.runs.file_records import damaged_files, record_files
+from geogp.runs.pipeline.make_map import PAGE_FILE, REPORT_FILES, RunResult, make_map
+from geogp.runs.pipeline.target_kinds import kind_of
+from geogp.runs.progress import ProgressListener
+from geogp.runs.run_folder import (
+    PREDICTIONS_FILE,
+    locked_run,
+    read_predictions,
+    read_run_record,
+)
+from geogp.runs.run_names import RUN_FILE
+from geogp.runs.settings import MapRequest
+
+KINDS = (AREAS, CHANGE, EXCEEDANCE, NEXT, PROVIDERS)
+"""The answers of each command, in the order of the report."""
+
+_MOST_BYTES = 200_000_000
+
+_FAULTS = (DataError, LookupError, ArithmeticError, ValueError, TypeError, AttributeError)
+"""Errors of reading the content of another file as an answer."""
+
+
+@dataclass(frozen=True)
+class StoredAnswer:
+    """An answer in a run folder as the report shows it; a file that is none has a `fault`."""
+
+    shown: ShownAnswer
+    answer: Answer | None
+    fault: str = ""
+
+
+def read_answers(folder: Path) -> list[StoredAnswer]:
+    """Return the answers in a run folder; a file that is none has a note in place of a table."""
+    return [_read(path, kind) for kind in KINDS for path in sorted(folder.glob(kind.pattern))]
+
+
+def _read(path: Path, kind: AnswerKind) -> StoredAnswer:
+    """Return the answer in a JSON file, with the names of the files beside it."""
+    name = path.stem
+    try:
+        content = read_json(path)
+        # Objects keep the types of JSON.
+        table = pd.DataFrame(content[kind.key], dtype=object)
+        answer = kind.read(name, content, table)
+        rows = answer.texts
+        notes = [str(one) for one in (*content.get("notes", []), *content.get("warnings", []))]
+    except (
+        DataError,
+        LookupError,
+        ArithmeticError,
+        ValueError,
+        TypeError,
+        AttributeError,
+    ) as error:
+        note = "This file is not an answer that geogp wrote, so it has no table here."
+        shown = ShownAnswer(name, path.name, [note], [], [], [path.name], "")
+        return StoredAnswer(shown, None, str(error))
+    end = escape("_".join(name.split("_")[kind.at :]))
+    names = (f"{escape(name)}[._]*", *(f"{start}_{end}.*" for start in kind.rasters))
+    files = {one.name for pattern in names for one in path.parent.glob(pattern)}
+    picture = path.with_suffix(".png").name.replace("exceedance_", "excursion_")
+    shown = ShownAnswer(
+        name,
+        answer.title,
+        notes,
+        [column.label for column in answer.columns],
+        rows,
+        sorted(files),
+        picture if picture in files else "",
+    )
+    return StoredAnswer(shown, answer)
+
+
+def show_answers(path: Path) -> RunRecord:
+    """Show all answers in the report and on the page of a finished run, and return its record.
+
+    A file that was edited does not change. Raises DataError if a picture is damaged, and
+    OutputError if a file cannot be written.
+    """
+    _, run = read_run_record(path)
+    damaged = damaged_files(path, run)
+    reports = () if PREDICTIONS_FILE in damaged else REPORT_FILES
+    intact = {name for name in (*reports, PAGE_FILE) if name not in damaged}
+    return _write_pages(path, run, {name for name in intact if (path / name).is_file()})
+
+
+def remake_report(path: Path, *, latex: bool = False) -> RunResult:
+    """Write the report of a finished run again; with `latex`, also report.tex for a paper.
+
+    Raises RequestError if the folder is not a finished run or is locked, DataError if a file is
+    damaged, and OutputError if the report cannot be written.
+    """
+    with locked_run(path) as run:
+        names = {*REPORT_FILES, "report.tex"} if latex else {*REPORT_FILES}
+        if PAGE_FILE not in damaged_files(path, run):
+            names.add(PAGE_FILE)
+        return RunResult(path, _write_pages(path, run, names))
+
+
+def make_shown_map(request: MapRequest, listener: ProgressListener | None = None) -> RunResult:
+    """Return the result of `pipeline.make_map`, with the answers of its folder in its pages."""
+    result = make_map(request, listener)
+    with locked_run(result.path):
+        return shown_again(result)
+
+
+def shown_again(result: RunResult) -> RunResult:
+    """Return a made run; a run that was made again shows the answers that its folder kept.
+
+    The folder must be locked.
+    """
+    if result.already_there or not read_answers(result.path):
+        return result
+    return RunResult(result.path, show_answers(result.path))
+
+
+def _write_pages(folder: Path, run: RunRecord, names: Iterable[str]) -> RunRecord:
+    """Write some of the files of the report and the page again, with all answers in the folder."""
+    stored, texts = read_answers(folder), {}
+    shown = tuple(one.shown for one in stored)
+    if {*names} - {PAGE_FILE}:
+        texts = kind_of(run.target).report(
+            run,
+            read_predictions(folder, run),
+            Beside.in_folder(folder, run.target, shown),
+            latex="report.tex" in names,
+        )
+    if PAGE_FILE in names and (folder / PAGE_FILE).is_file():
+        layers, notes = page_layers(folder, [one.answer for one in stored if one.answer])
+        notes = [
+            *(f"{one.shown.mark} is not on this map: {one.fault}" for one in stored if one.fault),
+            *notes,
+        ]
+        links = [(one.mark, one.title) for one in shown]
+        page = with_answers(
+            read_text(folder / PAGE_FILE, _MOST_BYTES), PageAnswers(links, notes, layers)
+        )
+        if page is not None:
+            texts[PAGE_FILE] = page
+    for name in {*texts} & {*names}:
+        write_text(folder / name, texts[name])
+    return record_files(folder / RUN_FILE, run, names)
