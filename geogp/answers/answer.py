@@ -132,15 +132,16 @@ class Answer:
 
     @property
     def described(self) -> dict[str, Any]:
-        """The content with the names of the files, for ``--json``."""
-        rows = {self.key: self.content[self.key]}
-        return self.content | {"files": [str(path) for path in self.files]} | rows
+        """The content with the names of the files and the rows of `table`, for ``--json``."""
+        files = [str(path) for path in self.files]
+        return {**self.content, "files": files, self.key: plain_rows(self.table)}
 
 
 @dataclass(frozen=True)
 class AnswerKind:
     """The stored answers to one question: the pattern of their JSON files, and how they are read.
 
+    `key` is the key of the rows; `drawn` says whether the answers are layers of the page.
     `read` makes an answer from its name, the content of its JSON file, and its table. The rasters
     of an answer share the end of its name, from the part `at` on; their names begin with `rasters`.
     """
@@ -150,6 +151,7 @@ class AnswerKind:
     read: Callable[[str, dict[str, Any], pd.DataFrame], Answer]
     at: int = 0
     rasters: tuple[str, ...] = ()
+    drawn: bool = False
 
 
 def with_rows(facts: dict[str, Any], key: str, table: pd.DataFrame) -> dict[str, Any]:

@@ -313,4 +313,4 @@ def read_areas(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answe
     )
 
 
-AREAS = AnswerKind("areas_*.json", "areas", read_areas)
+AREAS = AnswerKind("areas_*.json", "areas", read_areas, drawn=True)

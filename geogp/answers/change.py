@@ -428,4 +428,5 @@ CHANGE = AnswerKind(
     read_change,
     at=-3,
     rasters=("change_percent", "change_sd", "probability_rose"),
+    drawn=True,
 )

@@ -45,7 +45,7 @@ def make_answers(
     with locked_run(request.run) as record, arithmetic(precision=record.precision):
         opened = with_data(stored_run(request, listener), **sample_of(request))
         answers = _answers(opened, request, lambda: {"seconds": round(monotonic() - started, 1)})
-        show_answers(request.run)
+        show_answers(request.run, listener)
     return answers
 
 

@@ -53,7 +53,7 @@ def page_layers(folder: Path, answers: Sequence[Answer]) -> tuple[list[Layer], l
         try:
             part = answer.areas and _areas(folder, answer.name, answer.areas, answer.content)
         except DataError as error:
-            notes.append(_left_out(answer.name, error))
+            notes.append(left_out(answer.name, str(error)))
             continue
         if part and part.layer.view.question == HOW_FAST:
             levels.setdefault(part.same, []).append(part)
@@ -67,7 +67,7 @@ def page_layers(folder: Path, answers: Sequence[Answer]) -> tuple[list[Layer], l
         try:
             made.append(_tiles(folder, latest))
         except DataError as error:
-            notes.append(_left_out(name, error))
+            notes.append(left_out(name, str(error)))
     made += reversed(changes.values())
     room, layers = ALL_TEXT, []
     for layer in made:
@@ -79,8 +79,9 @@ def page_layers(folder: Path, answers: Sequence[Answer]) -> tuple[list[Layer], l
     return layers, notes
 
 
-def _left_out(name: str, error: DataError) -> str:
-    return f"{name} is not on this map: {error}"
+def left_out(name: str, reason: str) -> str:
+    """Return a sentence about an answer without a layer."""
+    return f"{name} is not on this map: {reason}"
 
 
 class _Areas(Struct, frozen=True):

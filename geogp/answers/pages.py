@@ -5,10 +5,11 @@
 and the answers. The page is rendered again from its own data and the answers (`with_answers`).
 """
 
-from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -17,11 +18,12 @@ from geogp.answers.areas import AREAS
 from geogp.answers.change import CHANGE
 from geogp.answers.exceedance import EXCEEDANCE
 from geogp.answers.next import NEXT
-from geogp.answers.page_layers import page_layers
+from geogp.answers.page_layers import left_out, page_layers
 from geogp.answers.providers import PROVIDERS
 from geogp.errors import DataError
 from geogp.files import read_json, read_text, write_text
 from geogp.maps.page.interactive_page import PageAnswers, with_answers
+from geogp.maps.page.page_layers import Layer
 from geogp.records.run_record import RunRecord
 from geogp.reports.beside import Beside, ShownAnswer
 from geogp.runs.file_records import damaged_files, record_files
@@ -45,6 +47,9 @@ _MOST_BYTES = 200_000_000
 _FAULTS = (DataError, LookupError, ArithmeticError, ValueError, TypeError, AttributeError)
 """Errors of reading the content of another file as an answer."""
 
+_NO_ANSWER = "the JSON file is not an answer that geogp wrote."
+_NO_TABLE = "This file is not an answer that geogp wrote, so it has no table here."
+
 
 @dataclass(frozen=True)
 class StoredAnswer:
@@ -60,27 +65,35 @@ def read_answers(folder: Path) -> list[StoredAnswer]:
     return [_read(path, kind) for kind in KINDS for path in sorted(folder.glob(kind.pattern))]
 
 
+def layers_of(folder: Path, stored: list[StoredAnswer]) -> tuple[list[Layer], list[str]]:
+    """Return the layers of the page, and sentences about the answers that it cannot show."""
+    layers, notes = page_layers(folder, [one.answer for one in stored if one.answer])
+    faults = [left_out(one.shown.mark, one.fault) for one in stored if one.fault]
+    return layers, faults + notes
+
+
+def _content(path: Path) -> dict[str, Any]:
+    """Return the content of a JSON file; empty if the file is no JSON object."""
+    with suppress(DataError):
+        content = read_json(path)
+        if isinstance(content, dict):
+            return content
+    return {}
+
+
 def _read(path: Path, kind: AnswerKind) -> StoredAnswer:
     """Return the answer in a JSON file, with the names of the files beside it."""
-    name = path.stem
+    name, content = path.stem, _content(path)
     try:
-        content = read_json(path)
         # Objects keep the types of JSON.
-        table = pd.DataFrame(content[kind.key], dtype=object)
+        table = pd.DataFrame(content.get(kind.key), dtype=object)
         answer = kind.read(name, content, table)
         rows = answer.texts
         notes = [str(one) for one in (*content.get("notes", []), *content.get("warnings", []))]
-    except (
-        DataError,
-        LookupError,
-        ArithmeticError,
-        ValueError,
-        TypeError,
-        AttributeError,
-    ) as error:
-        note = "This file is not an answer that geogp wrote, so it has no table here."
-        shown = ShownAnswer(name, path.name, [note], [], [], [path.name], "")
-        return StoredAnswer(shown, None, str(error))
+    except _FAULTS as error:
+        reason = str(error) if isinstance(error, DataError) else _NO_ANSWER
+        shown = ShownAnswer(name, path.name, [_NO_TABLE], [], [], [path.name], "")
+        return StoredAnswer(shown, None, reason if kind.drawn else "")
     end = escape("_".join(name.split("_")[kind.at :]))
     names = (f"{escape(name)}[._]*", *(f"{start}_{end}.*" for start in kind.rasters))
     files = {one.name for pattern in names for one in path.parent.glob(pattern)}
@@ -97,17 +110,19 @@ def _read(path: Path, kind: AnswerKind) -> StoredAnswer:
     return StoredAnswer(shown, answer)
 
 
-def show_answers(path: Path) -> RunRecord:
+def show_answers(path: Path, listener: ProgressListener | None = None) -> RunRecord:
     """Show all answers in the report and on the page of a finished run, and return its record.
 
-    A file that was edited does not change. Raises DataError if a picture is damaged, and
-    OutputError if a file cannot be written.
+    A file that was edited does not change, nor does a page of another version, about which the
+    listener gets a warning. Raises DataError if a picture is damaged, and OutputError if a file
+    cannot be written.
     """
     _, run = read_run_record(path)
     damaged = damaged_files(path, run)
     reports = () if PREDICTIONS_FILE in damaged else REPORT_FILES
     intact = {name for name in (*reports, PAGE_FILE) if name not in damaged}
-    return _write_pages(path, run, {name for name in intact if (path / name).is_file()})
+    names = {name for name in intact if (path / name).is_file()}
+    return _write_pages(path, run, names, listener)
 
 
 def remake_report(path: Path, *, latex: bool = False) -> RunResult:
@@ -140,11 +155,13 @@ def shown_again(result: RunResult) -> RunResult:
     return RunResult(result.path, show_answers(result.path))
 
 
-def _write_pages(folder: Path, run: RunRecord, names: Iterable[str]) -> RunRecord:
+def _write_pages(
+    folder: Path, run: RunRecord, names: set[str], listener: ProgressListener | None = None
+) -> RunRecord:
     """Write some of the files of the report and the page again, with all answers in the folder."""
     stored, texts = read_answers(folder), {}
     shown = tuple(one.shown for one in stored)
-    if {*names} - {PAGE_FILE}:
+    if names - {PAGE_FILE}:
         texts = kind_of(run.target).report(
             run,
             read_predictions(folder, run),
@@ -152,17 +169,17 @@ def _write_pages(folder: Path, run: RunRecord, names: Iterable[str]) -> RunRecor
             latex="report.tex" in names,
         )
     if PAGE_FILE in names and (folder / PAGE_FILE).is_file():
-        layers, notes = page_layers(folder, [one.answer for one in stored if one.answer])
-        notes = [
-            *(f"{one.shown.mark} is not on this map: {one.fault}" for one in stored if one.fault),
-            *notes,
-        ]
+        layers, notes = layers_of(folder, stored)
         links = [(one.mark, one.title) for one in shown]
-        page = with_answers(
-            read_text(folder / PAGE_FILE, _MOST_BYTES), PageAnswers(links, notes, layers)
-        )
-        if page is not None:
-            texts[PAGE_FILE] = page
-    for name in {*texts} & {*names}:
+        page = read_text(folder / PAGE_FILE, _MOST_BYTES)
+        again = with_answers(page, PageAnswers(links, notes, layers))
+        if again is not None:
+            texts[PAGE_FILE] = again
+        elif listener is not None:
+            listener.warn(
+                f"{folder / PAGE_FILE} was written by another version of geogp, so it does not "
+                "show this answer; the report does. To see it on the map, make the map again."
+            )
+    for name in names & texts.keys():
         write_text(folder / name, texts[name])
     return record_files(folder / RUN_FILE, run, names)

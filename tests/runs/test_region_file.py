@@ -10,11 +10,10 @@ import geopandas as gpd
 import numpy as np
 import pandas as pd
 import pytest
-from geogp.commands.answers.areas import make_areas
-from geogp.commands.answers.next_tiles import choose_tiles
 from run_worlds import run_json
 from shapely.geometry import box
 
+from geogp.answers.make import make_answer
 from geogp.answers.requests import AreasRequest, NextRequest
 from geogp.answers.run import open_run
 from geogp.commands.data_requests import FetchRequest
@@ -107,9 +106,9 @@ def test_the_run_is_opened_again(made):
     opened = open_run(made.path).reopen()
     assert opened.job.region.code == "The_West"
     assert len(opened.tiles) == run_json(made)["map"]["tiles"]
-    table = make_areas(AreasRequest(made.path, by="urban", draws=200)).table
+    table = make_answer(AreasRequest(made.path, by="urban", draws=200)).table
     assert len(table) > 0
-    chosen = choose_tiles(NextRequest(made.path, tiles=3, among="urban"))
+    chosen = make_answer(NextRequest(made.path, tiles=3, among="urban"))
     assert set(chosen.table["stratum"]) == {"urban"}
 
 
@@ -143,7 +142,7 @@ def test_without_boundaries_there_are_no_strata_and_the_folder_is_a_slug(
     with pytest.raises(
         RequestError, match="no boundaries were given, so there are no county areas"
     ):
-        make_areas(AreasRequest(result.path))
+        make_answer(AreasRequest(result.path))
 
 
 def test_a_region_without_tiles_is_refused(small, own):

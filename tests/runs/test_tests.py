@@ -10,6 +10,7 @@ import xarray as xr
 from run_worlds import Heard, run_json
 
 import geogp
+from geogp.answers.pages import remake_report
 from geogp.distributions.count_prediction import CountPrediction
 from geogp.errors import DataError, NumericalError, RequestError
 from geogp.evaluation.assessment import prediction_of
@@ -18,7 +19,7 @@ from geogp.geodata.places.census import read_region
 from geogp.geodata.store.sources import open_source
 from geogp.models.catalogue.storage import load_model
 from geogp.models.papers.counts.cox import CoxGP
-from geogp.runs.pipeline.make_map import RunResult, make_map, remake_report
+from geogp.runs.pipeline.make_map import RunResult, make_map
 from geogp.runs.settings import MapRequest
 
 

@@ -10,13 +10,14 @@ import xarray as xr
 from run_worlds import Heard, run_json
 
 import geogp
+from geogp.answers.pages import remake_report
 from geogp.answers.run import open_run
 from geogp.commands.gallery import make_gallery
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.class_scores import class_scores
 from geogp.geodata.tiles.speed_tiers import SPEED_TIERS, speed_tiers
 from geogp.records.record_reading import run_schema
-from geogp.runs.pipeline.make_map import make_map, remake_report
+from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.settings import MapRequest
 
 TAGS = ["below_5_1", "5_1", "7_1", "35_3"]

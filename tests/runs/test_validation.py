@@ -11,6 +11,7 @@ import rasterio
 from run_worlds import Heard, Small, run_json
 from shapely.geometry import box
 
+from geogp.answers.pages import remake_report
 from geogp.answers.run import open_run
 from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError, RequestError
@@ -25,7 +26,7 @@ from geogp.models.catalogue.storage import load_model
 from geogp.runs.pipeline import make_map as workflow
 from geogp.runs.pipeline import validation
 from geogp.runs.pipeline.job import prepare
-from geogp.runs.pipeline.make_map import RunResult, make_map, remake_report
+from geogp.runs.pipeline.make_map import RunResult, make_map
 from geogp.runs.pipeline.validation import make_plan
 from geogp.runs.progress import ProgressListener
 

@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pyogrio
 import pytest
 import rasterio
-from geogp.commands.answers.areas import make_areas
 from PIL import Image
 from run_worlds import edited_copy, run_json, write_halves
 from shapely.geometry import box
 
+from geogp.answers.make import make_answer
 from geogp.answers.requests import AreasRequest
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places.layers import PolygonLayer
@@ -38,13 +38,13 @@ def halves(small, tmp_path_factory):
 
 def test_tracts_beside_the_boundaries(copy, small, halves, tmp_path):
     with pytest.raises(RequestError, match=r"contain no tract areas of Demo"):
-        make_areas(AreasRequest(copy.path, by="tract"))
+        make_answer(AreasRequest(copy.path, by="tract"))
     borders = shutil.copytree(small.folder / "boundaries", tmp_path / "borders")
     tracts = gpd.read_parquet(halves).rename(columns={"side": "NAME"})
     code = gpd.read_parquet(borders / "states.parquet")["STUSPS"][0]
     tracts.assign(GEOID=["1", "2", "3"]).to_parquet(borders / f"tracts_{code}.parquet")
-    found = make_areas(AreasRequest(copy.path, by="tract", boundaries=str(borders), draws=200))
-    by_file = make_areas(AreasRequest(copy.path, by=f"{halves}:side", draws=200))
+    found = make_answer(AreasRequest(copy.path, by="tract", boundaries=str(borders), draws=200))
+    by_file = make_answer(AreasRequest(copy.path, by=f"{halves}:side", draws=200))
     assert found.table["area"].tolist() == ["east", "west"]
     assert found.table["key"].tolist() == ["2", "1"]
     assert found.files[0].name == "areas_tract_download_level_2023Q4.csv"
@@ -54,12 +54,12 @@ def test_tracts_beside_the_boundaries(copy, small, halves, tmp_path):
 
 @pytest.fixture(scope="module")
 def result(copy, halves):
-    return make_areas(AreasRequest(copy.path, by=f"{halves}:side", draws=1000))
+    return make_answer(AreasRequest(copy.path, by=f"{halves}:side", draws=1000))
 
 
 @pytest.fixture(scope="module")
 def noisy(copy, halves):
-    return make_areas(AreasRequest(copy.path, by=f"{halves}:side", question="tile-mean"))
+    return make_answer(AreasRequest(copy.path, by=f"{halves}:side", question="tile-mean"))
 
 
 def test_a_row_for_each_area_with_tiles(result, copy):
@@ -162,13 +162,13 @@ def test_the_run_stays_what_it_was(result, copy, small):
 
 def test_more_tests_vary_less(copy, halves, noisy):
     asked = {"by": f"{halves}:side", "question": "tile-mean"}
-    more = make_areas(AreasRequest(copy.path, tests=50, **asked))
+    more = make_answer(AreasRequest(copy.path, tests=50, **asked))
     assert (more.table["tile_mean_sd_log10"] < noisy.table["tile_mean_sd_log10"]).all()
     assert (more.described["tests_per_tile"], noisy.described["tests_per_tile"]) == (50, 3)
 
 
 def test_later_than_the_data_is_less_sure(copy, halves, result):
-    later = make_areas(AreasRequest(copy.path, by=f"{halves}:side", draws=200, at="2025Q4"))
+    later = make_answer(AreasRequest(copy.path, by=f"{halves}:side", draws=200, at="2025Q4"))
     assert (later.table["level_mean_sd_log10"] > 1.01 * result.table["level_mean_sd_log10"]).all()
     assert later.described["at"] == "2025Q4"
     assert not {path.name for path in later.files} & {path.name for path in result.files}
@@ -176,7 +176,7 @@ def test_later_than_the_data_is_less_sure(copy, halves, result):
 
 
 def test_urban_areas_leave_tiles_elsewhere(copy):
-    found = make_areas(AreasRequest(copy.path, by="urban", draws=200))
+    found = make_answer(AreasRequest(copy.path, by="urban", draws=200))
     assert found.described["tiles_elsewhere"] > 0
     assert found.files[0].name == "areas_urban_download_level_2023Q4.csv"
     towns = gpd.read_parquet(found.files[2])
@@ -187,7 +187,7 @@ def test_urban_areas_leave_tiles_elsewhere(copy):
 
 
 def test_strata_are_areas(copy):
-    found = make_areas(AreasRequest(copy.path, by="stratum", draws=200))
+    found = make_answer(AreasRequest(copy.path, by="stratum", draws=200))
     table = found.table.set_index("key")
     assert list(table.index) == ["all", "urban", "rural"]
     assert table["tiles"]["all"] == table["tiles"]["urban"] + table["tiles"]["rural"]
@@ -200,20 +200,20 @@ def test_strata_are_areas(copy):
 
 def test_hexagons_are_areas(copy):
     h3 = pytest.importorskip("h3")
-    found = make_areas(AreasRequest(copy.path, by="h3:4", draws=200))
+    found = make_answer(AreasRequest(copy.path, by="h3:4", draws=200))
     table = gpd.read_parquet(found.files[2])
     assert found.files[0].name == "areas_h3-4_download_level_2023Q4.csv"
     assert table["tiles"].sum() == run_json(copy)["map"]["tiles"]
     assert {h3.get_resolution(key) for key in table["key"]} == {4}
     with pytest.raises(RequestError, match=r"expected h3: and a resolution from 0 to 15, found"):
-        make_areas(AreasRequest(copy.path, by="h3:16"))
+        make_answer(AreasRequest(copy.path, by="h3:16"))
 
 
 @pytest.mark.trial
 def test_a_model_without_tiles(plain, halves, tmp_path):
     shutil.copytree(plain.path, tmp_path / "run")
     found, means = (
-        make_areas(
+        make_answer(
             AreasRequest(tmp_path / "run", by=f"{halves}:side", draws=200, question=question)
         )
         for question in ("level", "tile-mean")
@@ -248,7 +248,7 @@ class TestCommand:
         )
         told = json.loads(out)
         assert code == 0
-        expected = result.described_with("areas")
+        expected = result.described
         assert told["areas"] == expected["areas"]
         assert told["mean"] == "geometric: of log10, over tiles"
 
@@ -263,7 +263,7 @@ def test_two_columns_of_a_file_make_two_sets_of_files(copy, halves, tmp_path):
     table = gpd.read_parquet(halves)
     table.assign(kind=["dry", "wet", "wet"], **{"kind/5 %": ["=1+1", "=1+1", "b"]}).to_parquet(path)
     made = [
-        make_areas(AreasRequest(copy.path, by=f"{path}:{column}", draws=200))
+        make_answer(AreasRequest(copy.path, by=f"{path}:{column}", draws=200))
         for column in ("side", "kind", "kind/5 %")
     ]
     assert [result.files[0].name for result in made] == [
@@ -296,9 +296,9 @@ def test_tiles_in_more_than_one_area_are_counted(copy, small, halves, tmp_path):
     path = tmp_path / "twice.parquet"
     names = {"side": ["whole", "east"]}
     gpd.GeoDataFrame(names, geometry=[west.union(east), east], crs=4326).to_parquet(path)
-    plain = make_areas(AreasRequest(copy.path, by=f"{halves}:side", draws=200))
+    plain = make_answer(AreasRequest(copy.path, by=f"{halves}:side", draws=200))
     assert not any("overlap" in text for text in plain.described["warnings"])
-    found = make_areas(AreasRequest(copy.path, by=f"{path}:side", draws=200))
+    found = make_answer(AreasRequest(copy.path, by=f"{path}:side", draws=200))
     tiles = dict(zip(plain.table["area"], plain.table["tiles"], strict=True))
     said = f"{tiles['east']:,} of {sum(tiles.values()):,} tiles lie in more than one"
     assert any(said in text for text in found.described["warnings"])
@@ -328,7 +328,7 @@ def test_a_run_is_opened_and_continued_from_another_folder(small, halves, tmp_pa
     assert settings["boundaries"] == str(small.folder.resolve() / "boundaries")
     assert settings["layers"] == [f"{halves.resolve()}:side"]
     monkeypatch.chdir(tmp_path)
-    assert len(make_areas(AreasRequest(made.path, by="urban")).table)
+    assert len(make_answer(AreasRequest(made.path, by="urban")).table)
     assert make_map(request()).already_there
 
 
@@ -343,12 +343,12 @@ class TestRefusals:
         with pytest.raises(
             DataError, match=r"tiles\.parquet changed or appeared since .* was made"
         ):
-            make_areas(AreasRequest(folder, by="urban"))
+            make_answer(AreasRequest(folder, by="urban"))
 
     def test_a_run_of_another_version(self, edited):
         folder = edited(lambda run: run["settings"].pop("conformal"))
         with pytest.raises(DataError, match="settings lacks conformal"):
-            make_areas(AreasRequest(folder, by="urban"))
+            make_answer(AreasRequest(folder, by="urban"))
 
     def test_a_layer_may_be_called_like_a_file_of_the_boundaries(self, edited):
         def add_layer(run):
@@ -356,12 +356,12 @@ class TestRefusals:
             assert layer["name"] == "states.parquet"
             run["inputs"].insert(1, layer)
 
-        assert len(make_areas(AreasRequest(edited(add_layer), by="urban")).table)
+        assert len(make_answer(AreasRequest(edited(add_layer), by="urban")).table)
 
     def test_counts(self, edited):
         folder = edited(lambda run: run.update(model="cox-nb", target="tests"))
         with pytest.raises(RequestError, match="is the number of tests, which has no level"):
-            make_areas(AreasRequest(folder, by="urban"))
+            make_answer(AreasRequest(folder, by="urban"))
 
     def test_rows_that_cannot_be_told(self, edited, halves):
         folder = edited(lambda run: run.update(seed=5, model="dbk-silu"))
@@ -371,13 +371,13 @@ class TestRefusals:
         plain = build("dbk-silu", sizes, None)
         save_model(plain, folder / "model.safetensors", context)
         with pytest.raises(DataError, match="expected the training rows of dbk-silu"):
-            make_areas(AreasRequest(folder, by=f"{halves}:side"))
+            make_answer(AreasRequest(folder, by=f"{halves}:side"))
 
     def test_no_such_layer(self, copy):
         with pytest.raises(RequestError, match="contain no county areas"):
-            make_areas(AreasRequest(copy.path))
+            make_answer(AreasRequest(copy.path))
         with pytest.raises(RequestError, match="no file nothing"):
-            make_areas(AreasRequest(copy.path, by="nothing.shp"))
+            make_answer(AreasRequest(copy.path, by="nothing.shp"))
 
     def test_areas_without_tiles(self, copy, tmp_path):
         path = tmp_path / "far.parquet"
@@ -385,7 +385,7 @@ class TestRefusals:
             path
         )
         with pytest.raises(RequestError, match=r"no tile of .* lies in an area"):
-            make_areas(AreasRequest(copy.path, by=str(path)))
+            make_answer(AreasRequest(copy.path, by=str(path)))
 
     @pytest.mark.parametrize(
         ("changes", "message"),

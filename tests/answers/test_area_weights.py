@@ -8,11 +8,10 @@ import pandas as pd
 import pytest
 import rasterio
 from affine import Affine
-from geogp.commands.answers.areas import make_areas
-from geogp.commands.answers.exceedance import make_exceedance
 from run_worlds import write_halves
 from shapely.geometry import box
 
+from geogp.answers.make import make_answer, make_answers
 from geogp.answers.requests import AreasRequest, ExceedanceRequest
 from geogp.answers.run import open_run
 from geogp.answers.tile_weights import tile_weights
@@ -46,12 +45,10 @@ def raster(path, values, region):
 
 def test_a_constant_raster_gives_the_shares_of_the_area(copy, opened, tmp_path):
     path = raster(tmp_path / "one.tif", np.full((40, 40), 7.0), opened.job.region)
-    (found,) = make_exceedance(
-        ExceedanceRequest(copy.path, threshold=(25,), draws=200, weights=path)
-    ).excursions
+    (found,) = make_answers(ExceedanceRequest(copy.path, threshold=(25,), draws=200, weights=path))
     for name in ("mean", "lower", "upper", "closed_form"):
-        np.testing.assert_allclose(found.shares[f"weighted_{name}"], found.shares[name])
-    np.testing.assert_allclose(found.shares["weight"], 7 * found.shares["area_km2"])
+        np.testing.assert_allclose(found.table[f"weighted_{name}"], found.table[name])
+    np.testing.assert_allclose(found.table["weight"], 7 * found.table["area_km2"])
 
 
 def test_a_raster_is_averaged_in_each_tile(opened, tmp_path):
@@ -93,8 +90,8 @@ def test_people_of_a_polygon_between_centres_are_told(opened, tmp_path):
 def test_shares_of_people_are_those_of_the_draws_with_their_weights(copy, opened, halves):
     by = f"{halves}:side"
     request = ExceedanceRequest(copy.path, threshold=(25,), by=by, weights="people")
-    (found,) = make_exceedance(request).excursions
-    table = found.shares.set_index("key")
+    (found,) = make_answers(request)
+    table = found.table.set_index("key")
     for name in ("mean", "closed_form"):
         parts = 0.75 * table.loc["west", name] + 0.25 * table.loc["east", name]
         assert table.loc["all", f"weighted_{name}"] == pytest.approx(parts)
@@ -104,7 +101,7 @@ def test_shares_of_people_are_those_of_the_draws_with_their_weights(copy, opened
 
 
 def test_means_with_weights_are_between_those_of_the_tiles(copy, opened):
-    found = make_areas(AreasRequest(copy.path, by="stratum", weights="tests"))
+    found = make_answer(AreasRequest(copy.path, by="stratum", weights="tests"))
     table, weights = found.table.set_index("key"), tile_weights(opened, "tests", None)
     mean = opened.level().mean
     assert table.loc["all", "level_weighted_log10"] == pytest.approx(

@@ -7,10 +7,10 @@ import geopandas as gpd
 import numpy as np
 import pandas as pd
 import pytest
-from geogp.commands.answers.next_tiles import choose_tiles
 from PIL import Image
 from run_worlds import edited_copy, run_json, write_halves
 
+from geogp.answers.make import make_answer
 from geogp.answers.requests import NextRequest
 from geogp.answers.run import open_run
 from geogp.errors import RequestError
@@ -27,7 +27,7 @@ def halves(small, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def result(copy):
-    return choose_tiles(NextRequest(copy.path, tiles=12))
+    return make_answer(NextRequest(copy.path, tiles=12))
 
 
 def test_each_tile_takes_its_share(result, copy):
@@ -83,14 +83,14 @@ def test_the_run_stays_what_it_was(result, copy, small):
 
 
 def test_more_tests_take_more(copy, result):
-    more = choose_tiles(NextRequest(copy.path, tiles=12, tests=100))
+    more = make_answer(NextRequest(copy.path, tiles=12, tests=100))
     assert more.described["removed"] > result.described["removed"]
     assert more.described["tests"] == 100
     assert more.described["variance_before"] == result.described["variance_before"]
 
 
 def test_only_urban_tiles_count(copy, result):
-    urban = choose_tiles(NextRequest(copy.path, tiles=12, among="urban"))
+    urban = make_answer(NextRequest(copy.path, tiles=12, among="urban"))
     assert 0 < urban.described["counted_tiles"] < result.described["counted_tiles"]
     assert urban.described["counted"] == f"urban tiles {NEAR}"
     share = (urban.table["stratum"] == "urban").mean()
@@ -99,7 +99,7 @@ def test_only_urban_tiles_count(copy, result):
 
 def test_tiles_far_from_data_are_left_out(copy, tmp_path, result):
     run = edited_copy(copy.path, tmp_path / "run", lambda held: held["drawing"].update(far_km=0.7))
-    found = choose_tiles(NextRequest(run, tiles=12))
+    found = make_answer(NextRequest(run, tiles=12))
     grid = pd.read_parquet(run / "tiles.parquet").set_index("quadkey")
     far = grid["distance_km"] > 0.7
     assert found.described["far_tiles"] == far.sum() > 0
@@ -110,7 +110,7 @@ def test_tiles_far_from_data_are_left_out(copy, tmp_path, result):
 
 
 def test_an_area_counts(copy, halves):
-    east = choose_tiles(
+    east = make_answer(
         NextRequest(copy.path, tiles=12, within="east", by=f"{halves}:side", among="rural")
     )
     middle = gpd.read_parquet(halves).geometry.iloc[0].bounds[2]
@@ -120,7 +120,7 @@ def test_an_area_counts(copy, halves):
 
 def test_a_model_without_tiles(plain, tmp_path):
     shutil.copytree(plain.path, tmp_path / "run")
-    found = choose_tiles(NextRequest(tmp_path / "run", tiles=5))
+    found = make_answer(NextRequest(tmp_path / "run", tiles=5))
     assert found.described["removed"] > found.described["removed_by_widest"] > 0
     assert found.described["tests"] is None
 
@@ -137,7 +137,7 @@ class TestCommand:
         code, out, _ = geogp("next", copy.path, "--tiles", 12, "--json")
         told = json.loads(out)
         assert code == 0
-        assert told["chosen"] == result.described_with("chosen")["chosen"]
+        assert told["chosen"] == result.described["chosen"]
 
     def test_a_region_names_its_run(self, geogp, copy, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
@@ -162,22 +162,22 @@ class TestRefusals:
 
     def test_areas(self, copy, halves):
         with pytest.raises(RequestError, match="contain no county areas"):
-            choose_tiles(NextRequest(copy.path, within="Ponce"))
+            make_answer(NextRequest(copy.path, within="Ponce"))
         by = f"{halves}:side"
         with pytest.raises(RequestError, match="'North' in halves; the areas are East, Far"):
-            choose_tiles(NextRequest(copy.path, within="North", by=by))
+            make_answer(NextRequest(copy.path, within="North", by=by))
         with pytest.raises(RequestError, match=r"Demo has no tiles of Far .*Choose another area"):
-            choose_tiles(NextRequest(copy.path, within="Far", by=by))
+            make_answer(NextRequest(copy.path, within="Far", by=by))
 
     def test_more_tiles_than_there_are(self, copy):
         with pytest.raises(RequestError, match=r"expected from 1 to 306 tiles to choose"):
-            choose_tiles(NextRequest(copy.path, tiles=500))
+            make_answer(NextRequest(copy.path, tiles=500))
 
     def test_a_stratum_that_the_run_has_not(self, copy):
         with pytest.raises(
             RequestError, match="unknown --among 'forest'; choose one of urban, rur"
         ):
-            choose_tiles(NextRequest(copy.path, tiles=5, among="forest"))
+            make_answer(NextRequest(copy.path, tiles=5, among="forest"))
 
     @pytest.mark.parametrize(
         ("changes", "message"),

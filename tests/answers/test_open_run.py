@@ -7,19 +7,16 @@ from pathlib import Path
 import geopandas as gpd
 import pandas as pd
 import pytest
-from geogp.commands.answers.areas import make_areas
-from geogp.commands.answers.change import make_change
-from geogp.commands.answers.exceedance import make_exceedance
-from geogp.commands.answers.next_tiles import choose_tiles
 from msgspec import UNSET
 from run_worlds import edited_copy
 
+from geogp.answers.make import make_answer, make_answers
+from geogp.answers.pages import remake_report
 from geogp.answers.requests import AreasRequest, ChangeRequest, ExceedanceRequest, NextRequest
 from geogp.answers.run import open_run
 from geogp.errors import DataError, GeogpError, RequestError
 from geogp.records.run_record import RUN_SCHEMA
 from geogp.runs.pipeline.job import Job
-from geogp.runs.pipeline.make_map import remake_report
 from geogp.runs.run_places import RunPlaces
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -62,7 +59,7 @@ def test_only_what_is_asked_for_is_read(stored):
 
 def test_areas_are_those_of_the_command(run, stored):
     found = run.areas("urban", draws=200, seed=3)
-    made = make_areas(AreasRequest(stored, by="urban", draws=200, seed=3, **vars(SOURCE)))
+    made = make_answer(AreasRequest(stored, by="urban", draws=200, seed=3, **vars(SOURCE)))
     pd.testing.assert_frame_equal(pd.DataFrame(found)[made.table.columns], made.table)
     written = gpd.read_parquet(stored / "areas_urban_download_level_2023Q4.parquet")
     assert list(written.columns) == list(found.columns)
@@ -75,24 +72,24 @@ def test_changes_are_those_of_the_command(run, stored):
     asked = ChangeRequest(
         stored, start="2023Q3", by="urban", at_least=10, draws=200, **vars(SOURCE)
     )
-    made = make_change(asked)
+    made = make_answer(asked)
     pd.testing.assert_frame_equal(pd.DataFrame(found)[made.table.columns], made.table)
 
 
 def test_shares_are_those_of_the_command(run, stored):
     found = run.exceedance([25, 80], by="urban", draws=200)
     asked = ExceedanceRequest(stored, threshold=(25, 80), by="urban", draws=200, **vars(SOURCE))
-    low, high = make_exceedance(asked).excursions
+    low, high = make_answers(asked)
     for one in (low, high):
-        part = found[found["threshold"] == one.threshold.value].drop(columns="threshold")
-        pd.testing.assert_frame_equal(part.reset_index(drop=True), one.shares)
+        part = found[found["threshold"] == one.content["threshold"]].drop(columns="threshold")
+        pd.testing.assert_frame_equal(part.reset_index(drop=True), one.table)
     assert set(found["layer"]) == {"whole region", "urban"}
     assert set(run.exceedance(draws=200)["threshold"]) == set(run.record.drawing.thresholds)
 
 
 def test_tiles_to_measure_are_those_of_the_command(run, stored):
     found = run.next(5, among="urban")
-    made = choose_tiles(NextRequest(stored, tiles=5, among="urban", **vars(SOURCE)))
+    made = make_answer(NextRequest(stored, tiles=5, among="urban", **vars(SOURCE)))
     pd.testing.assert_frame_equal(pd.DataFrame(found.drop(columns="geometry")), made.table)
     centres = gpd.GeoSeries.from_xy(found["longitude"], found["latitude"], crs=4326)
     assert found.geometry.contains(centres).all()

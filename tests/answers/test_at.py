@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from run_worlds import write_small
 
-from geogp.answers.places import answer_at
+from geogp.answers.at import answer_at
 from geogp.answers.requests import AtRequest
 from geogp.answers.run import open_run
 from geogp.errors import DataError, RequestError

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import rasterio
-from geogp.commands.answers.change import make_change
 from run_worlds import run_json
 from scipy import sparse, stats
 
+from geogp.answers import change as level_changes
 from geogp.answers.change import (
     WRONG_SHARE,
     as_percent,
@@ -21,13 +21,13 @@ from geogp.answers.change import (
     unchanged_scores,
     wrong_shares,
 )
+from geogp.answers.make import make_answer
 from geogp.answers.requests import ChangeRequest
 from geogp.answers.run import open_run
 from geogp.answers.tile_areas import TileAreas, tile_areas
 from geogp.distributions.quantity import Quantity
 from geogp.errors import RequestError
 from geogp.maps.target_quantities import quantity_of
-from geogp.runs.questions import level_changes
 
 SPEED: Quantity = quantity_of("download")
 
@@ -179,7 +179,7 @@ def test_an_area_about_which_nothing_is_known_has_no_direction():
 
 @pytest.fixture(scope="module")
 def result(copy):
-    return make_change(ChangeRequest(copy.path, start="2023Q3", by="stratum", at_least=5))
+    return make_answer(ChangeRequest(copy.path, start="2023Q3", by="stratum", at_least=5))
 
 
 def test_both_quarters_are_those_of_single_quarters(result, copy):
@@ -242,7 +242,7 @@ def test_the_files_hold_tables_and_rasters(result, copy):
 def test_what_is_far_from_data_gets_no_direction(copy, monkeypatch):
     opened = type(open_run(copy.path).reopen())
     monkeypatch.setattr(opened, "far", property(lambda self: np.ones(len(self.tiles), bool)))
-    found = make_change(ChangeRequest(copy.path, start="2023Q3", by="stratum", draws=200))
+    found = make_answer(ChangeRequest(copy.path, start="2023Q3", by="stratum", draws=200))
     assert set(found.table["direction"]) == {""}
     assert (found.table["far_share"] == 1).all()
     with rasterio.open(found.files[-1]) as raster:
@@ -250,7 +250,7 @@ def test_what_is_far_from_data_gets_no_direction(copy, monkeypatch):
 
 
 def test_later_than_the_data_changes_are_less_sure(copy, result):
-    later = make_change(ChangeRequest(copy.path, start="2023Q3", end="2025Q4", by="stratum"))
+    later = make_answer(ChangeRequest(copy.path, start="2023Q3", end="2025Q4", by="stratum"))
     assert (later.table["change_sd_log10"] > result.table["change_sd_log10"]).all()
     assert any("no measurement of 2025Q4 (--to)" in text for text in later.described["warnings"])
 
@@ -259,13 +259,13 @@ def test_later_than_the_data_changes_are_less_sure(copy, result):
 def test_a_model_without_tiles_says_that_it_is_too_sure(plain, tmp_path):
     shutil.copytree(plain.path, tmp_path / "run")
     request = ChangeRequest(tmp_path / "run", start="2023Q3", by="stratum", draws=200)
-    found = make_change(request)
+    found = make_answer(request)
     assert any(
         "uncertainty of changes is too small" in text for text in found.described["warnings"]
     )
     assert (found.table["change_sd_log10"] > 0).all()
     with pytest.raises(RequestError, match="--to 2024Q1 lies beyond the data, which end in 2023Q4"):
-        make_change(replace(request, end="2024Q1"))
+        make_answer(replace(request, end="2024Q1"))
 
 
 class TestCommand:
@@ -279,7 +279,7 @@ class TestCommand:
         asked = ("--from", "2023Q3", "--by", "stratum", "--at-least", 5, "--json")
         code, out, _ = geogp("change", copy.path, *asked)
         assert code == 0
-        assert json.loads(out)["areas"] == result.described_with("areas")["areas"]
+        assert json.loads(out)["areas"] == result.described["areas"]
 
 
 class TestRefusals:
@@ -293,7 +293,7 @@ class TestRefusals:
     )
     def test_quarters(self, copy, changes, message):
         with pytest.raises(RequestError, match=message):
-            make_change(ChangeRequest(copy.path, by="stratum", **changes))
+            make_answer(ChangeRequest(copy.path, by="stratum", **changes))
 
     def test_values_out_of_range(self, tmp_path):
         with pytest.raises(RequestError, match="expected --at-least above 0 %, at most 100,000"):
@@ -302,4 +302,4 @@ class TestRefusals:
     def test_a_model_of_places_alone(self, made_run):
         run = made_run("places", inputs="place")
         with pytest.raises(RequestError, match="--from 2023Q3 needs the quarter as an input"):
-            make_change(ChangeRequest(run.path, start="2023Q3", by="stratum"))
+            make_answer(ChangeRequest(run.path, start="2023Q3", by="stratum"))

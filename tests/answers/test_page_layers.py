@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 import xarray as xr
-from geogp.reports.answer_layers import answer_layers
 
+from geogp.answers import page_layers as module
+from geogp.answers.pages import layers_of, read_answers
 from geogp.maps.frame import Frame
 from geogp.maps.page.packing import unpack
 from geogp.maps.rasters import write_geotiffs
-from geogp.reports import answer_layers as module
 
 FRAME = Frame(14, 5000, 7300, 6, 4)
 INSIDE = np.arange(24).reshape(4, 6) != 23
@@ -32,10 +32,22 @@ def _map(tmp_path):
     write(tmp_path, "far", np.zeros((4, 6), np.uint8), 255)
 
 
-def layers_of(folder, told):
-    layers, notes = answer_layers(folder, told)
+def drawn(folder, told):
+    """Return the layers and the notes of a page, from JSON files with these contents."""
+    for path in folder.glob("*.json"):
+        path.unlink()
+    for stem, content in told.items():
+        (folder / f"{stem}.json").write_text(json.dumps(content), "utf-8")
+    return layers_of(folder, read_answers(folder))
+
+
+def all_layers(folder, told):
+    layers, notes = drawn(folder, told)
     assert notes == []
     return layers
+
+
+AREA = {"tiles": 8, "measured_tiles": 3, "tests": 20, "far_share": 0.5}
 
 
 def level(folder, at, middle, by="county", **more):
@@ -43,8 +55,13 @@ def level(folder, at, middle, by="county", **more):
     told = {"for": "level", "by": by, "at": at, "unit": "Mbps", "weights": None} | more
     kind = "level_weighted" if told["weights"] else "level_mean"
     told["areas"] = [
-        {"area": name, f"{kind}_mbps": value}
-        | {f"{kind}_lower_mbps": value / 2, f"{kind}_upper_mbps": 2 * value}
+        {"area": name}
+        | AREA
+        | {
+            f"{column}{end}_mbps": value * times
+            for column in (kind, "level_mean", "level_median")
+            for end, times in (("", 1), ("_lower", 0.5), ("_upper", 2))
+        }
         for name, value in zip(NAMES, middle, strict=True)
     ]
     write(folder, stem, NUMBERS.astype(np.int32), 0)
@@ -54,9 +71,16 @@ def level(folder, at, middle, by="county", **more):
 def change(folder, by="county", start="2022Q1"):
     stem = f"change_{by}_download_{start}_2023Q4"
     rows = [
-        {"area": name, "change_percent": 10.0 * k, "change_lower_percent": 10.0 * k - 25}
+        {
+            "area": name,
+            "level_from_mbps": 1.0,
+            "level_to_mbps": 2.0,
+            "change_percent": 10.0 * k,
+            "change_lower_percent": 10.0 * k - 25,
+        }
         | {"change_upper_percent": 10.0 * k + 30, "probability_rose": 0.5 + 0.1 * k}
         | {"direction": "rose" if k == 2 else ""}
+        | AREA
         for k, name in enumerate(NAMES)
     ]
     told = {"for": "level", "by": by, "from": start, "to": "2023Q4", "unit": "Mbps", "areas": rows}
@@ -74,7 +98,7 @@ def test_quarters_of_the_same_areas_are_one_layer(tmp_path):
         tmp_path, "2022Q4", [3.0, 2.0, 1.0]
     )
     told |= level(tmp_path, "2023Q3", [9.0, 8.0, 7.0], by="tracts.gpkg:NAME")
-    first, other = layers_of(tmp_path, told)
+    first, other = all_layers(tmp_path, told)
     held = first["source"]["areas"]
     assert held["names"] == NAMES
     assert held["times"] == ["2022Q4", "2023Q4"]
@@ -96,17 +120,17 @@ def test_means_with_weights_are_a_layer_of_their_own(tmp_path):
         )
     }
     write(tmp_path, "areas_x", NUMBERS.astype(np.int32), 0)
-    titles = [layer["title"] for layer in layers_of(tmp_path, told)]
+    titles = [layer["title"] for layer in all_layers(tmp_path, told)]
     assert titles == ["Level by county", "Level by people.tif by county"]
 
 
 def test_a_change_has_areas_with_and_without_direction_and_the_tiles(tmp_path):
     told = change(tmp_path) | change(tmp_path, by="stratum") | change(tmp_path, start="2019Q1")
-    tiles, *areas = layers_of(tmp_path, told)
+    tiles, *areas = all_layers(tmp_path, told)
     assert {one["group"] for one in (tiles, *areas)} == {"What changed"}
-    assert [one["id"] for one in areas] == [*reversed(told)]
+    assert [one["id"] for one in areas] == sorted(told, reverse=True)
     assert tiles["id"] == f"change_tiles_{WHAT}"  # of the latest quarters
-    held = areas[-1]["source"]["areas"]
+    held = areas[1]["source"]["areas"]
     assert held["called"] == [False, False, True]
     assert held["rose"] == [0.5, 0.6, 0.7]
     assert held["times"] == ["2022Q1 to 2023Q4"]
@@ -134,7 +158,9 @@ def test_means_of_other_numbers_of_tests_are_layers_of_their_own(tmp_path):
             "tests_per_tile": tests,
             "devices_per_tile": devices,
         }
-    assert {one["title"]: one["source"]["areas"]["times"] for one in layers_of(tmp_path, told)} == {
+    assert {
+        one["title"]: one["source"]["areas"]["times"] for one in all_layers(tmp_path, told)
+    } == {
         "Mean of measurements (5 tests from 2 devices) by county": ["2023Q2", "2023Q3"],
         "Mean of measurements (1 test from 1 device) by county": ["2023Q4"],
     }
@@ -145,19 +171,19 @@ def test_other_areas_of_the_same_names_are_a_layer_of_their_own(tmp_path):
         tmp_path, "2023Q3", [3.0, 2.0, 1.0]
     )
     write(tmp_path, "areas_county_download_level_2023Q3", NUMBERS[:, ::-1].astype(np.int32), 0)
-    assert [one["source"]["areas"]["times"] for one in layers_of(tmp_path, told)] == [
-        ["2023Q4"],
+    assert [one["source"]["areas"]["times"] for one in all_layers(tmp_path, told)] == [
         ["2023Q3"],
+        ["2023Q4"],
     ]
 
 
 def test_the_page_names_layers_without_room(tmp_path, monkeypatch):
     told = level(tmp_path, "2023Q4", [30.0, 20.0, 10.0])
-    (only,) = layers_of(tmp_path, told)
+    (only,) = all_layers(tmp_path, told)
     monkeypatch.setattr(module, "ALL_TEXT", len(json.dumps(only)) // 2)
     note = "Level by county is not on this map, which would be too large."
-    assert answer_layers(tmp_path, told) == ([], [note])
-    assert answer_layers(tmp_path, {}) == ([], [])
+    assert drawn(tmp_path, told) == ([], [note])
+    assert drawn(tmp_path, {}) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -165,22 +191,22 @@ def test_the_page_names_layers_without_room(tmp_path, monkeypatch):
     [
         ("areas_county_download_level_2023Q4", ["areas_county_download_level_2023Q4"]),
         (f"change_county_{WHAT}", [f"change_county_{WHAT}"]),
-        (f"change_sd_{WHAT}", [f"change_stratum_{WHAT}"]),
+        (f"change_sd_{WHAT}", [f"change_county_{WHAT}"]),
     ],
 )
 @pytest.mark.parametrize("damage", ["missing", "text", "other pixels"])
 def test_a_damaged_raster_costs_its_own_layer(tmp_path, raster, lost, damage):
     told = level(tmp_path, "2023Q4", [30.0, 20.0, 10.0])
     told |= change(tmp_path, by="stratum") | change(tmp_path)
-    all_layers, path = layers_of(tmp_path, told), tmp_path / f"{raster}.tif"
+    whole, path = all_layers(tmp_path, told), tmp_path / f"{raster}.tif"
     if damage == "missing":
         path.unlink()
     elif damage == "text":
         path.write_text("no raster", "utf-8")
     else:
         write(tmp_path, raster, np.ones((4, 6), np.int32), 0, Frame(14, 5001, 7300, 6, 4))
-    layers, notes = answer_layers(tmp_path, told)
-    assert len(layers) == len(all_layers) - 1
+    layers, notes = drawn(tmp_path, told)
+    assert len(layers) == len(whole) - 1
     reason = "has other pixels than" if damage == "other pixels" else "or far.tif is missing or"
     assert [note.split()[0] for note in notes] == lost
     assert f"{raster}.tif {reason}" in notes[0]
@@ -204,9 +230,9 @@ def changed(row=None, **more):
     [
         (lambda _: {}, "the JSON file lacks for, by, at, unit, areas"),
         (changed(by=5), "expected a name under by, found '5'"),
-        (changed(unit="parsecs"), "lacks level_mean_lower_parsecs"),
+        (changed(unit="parsecs"), "is not an answer that geogp wrote"),
         (changed(areas=[]), "under areas"),
-        (changed({"level_mean_lower_mbps": "5"}), "expected a number above 0"),
+        (changed({"level_mean_lower_mbps": "5"}), "is not an answer that geogp wrote"),
         (changed({"level_mean_mbps": -1}), "expected a number above 0"),
         (lambda told: told | {"areas": told["areas"][:2]}, "does not belong to its JSON file"),
         (
@@ -222,7 +248,7 @@ def test_a_damaged_level_costs_its_own_layer(tmp_path, damage, reason):
     (stem,) = told
     told |= change(tmp_path) | {"next_tiles": {}}
     told[stem] = damage(told[stem])
-    layers, (note,) = answer_layers(tmp_path, told)
+    layers, (note,) = drawn(tmp_path, told)
     assert len(layers) == 2
     assert note.startswith(f"{stem} is not on this map: ")
     assert reason in note
@@ -233,13 +259,14 @@ def test_a_damaged_level_costs_its_own_layer(tmp_path, damage, reason):
     [
         (lambda _: {}, "lacks by, from, to, areas"),
         (changed(to=2023), "a quarter like 2019Q1 under to"),
-        (changed({"probability_rose": "high"}), "expected a number from 0 to 1"),
+        (changed({"probability_rose": "high"}), "is not an answer that geogp wrote"),
+        (changed({"probability_rose": 1.5}), "expected a number from 0 to 1"),
         (changed({"change_percent": -101}), "change_percent, found '-101'"),
     ],
 )
 def test_a_damaged_change_costs_its_own_layer(tmp_path, damage, reason):
     told = level(tmp_path, "2023Q4", [30.0, 20.0, 10.0]) | change(tmp_path)
     told[f"change_county_{WHAT}"] = damage(told[f"change_county_{WHAT}"])
-    layers, (note,) = answer_layers(tmp_path, told)
+    layers, (note,) = drawn(tmp_path, told)
     assert len(layers) == 1
     assert reason in note
