@@ -12,12 +12,12 @@ from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.splits.split_rows import split_groups, split_parts
 from geogp.files import remove
 from geogp.models.numerics.devices import pick_device
+from geogp.records.map_settings import MapRequest
 from geogp.runs.pipeline.fitting import RunFitter, fit_model
 from geogp.runs.pipeline.read import read_inputs
 from geogp.runs.pipeline.run_model import RunModel
 from geogp.runs.pipeline.splits import rows_to_split
 from geogp.runs.progress import RunListener
-from geogp.runs.settings import MapRequest
 
 PARTS = ("train", "validation", "test")
 

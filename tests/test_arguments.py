@@ -12,7 +12,7 @@ import xarray as xr
 import geogp
 from geogp.arguments import check_kind, of_kind, rows_of
 from geogp.errors import DataError, GeogpError, RequestError
-from geogp.runs.settings import MapRequest
+from geogp.records.map_settings import MapRequest
 
 NOTHING = object()
 

@@ -9,7 +9,7 @@ from rich.table import Table
 from geogp.choices import settings_of
 from geogp.commands.batch.batch_plan import MAP_SETTINGS, BatchRequest, Execution
 from geogp.errors import RequestError
-from geogp.runs.settings import MapRequest
+from geogp.records.map_settings import MapRequest
 from geogp_cli import console
 from geogp_cli.setting_options import Answer, Command, answering, given, parameters_of
 

@@ -26,7 +26,7 @@ from geogp.evaluation.baseline import quarter_baseline
 from geogp.evaluation.metrics import rows_by_group, score_by_stratum
 from geogp.evaluation.splits.split_rows import cell_indices
 from geogp.files import write_text
-from geogp.models.catalogue.build import CATALOGUE
+from geogp.models.catalogue.rows import CATALOGUE
 from geogp.runs.pipeline.fitting import RunFitter
 
 SPLITS = ("random", "blocks")

@@ -21,9 +21,9 @@ from benchmarks.peak_memory import peak_bytes
 from benchmarks.script import Figures, command_given, options_of, say, write_results
 from geogp.files import write_text
 from geogp.models.names import MODELS as KNOWN
+from geogp.records.map_settings import MapRequest
 from geogp.records.run_settings import upgraded
 from geogp.runs.pipeline.run_map import run_map
-from geogp.runs.settings import MapRequest
 
 SPLITS = ("random", "blocks")
 STRATA = ("all", "urban", "rural")

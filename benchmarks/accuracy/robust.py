@@ -24,7 +24,7 @@ from benchmarks.markdown import percent, table
 from benchmarks.region_trial import fitted, prepare, split
 from benchmarks.script import Figures, command_given, kept, parser, write_results
 from geogp.evaluation.metrics import score
-from geogp.models.catalogue.build import CATALOGUE
+from geogp.models.catalogue.rows import CATALOGUE
 from geogp.models.options import NOISES
 from geogp.models.papers.student_noise import StudentGP
 

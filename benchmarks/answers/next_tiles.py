@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from benchmarks.answers.areas import with_targets
 from benchmarks.markdown import mean_and_error, table
 from benchmarks.script import Figures, Floats, parser, write_results
+from geogp.answers.run import open_run
 from geogp.errors import DataError
 from geogp.geodata.simulation.truth import (
     Grid,
@@ -46,7 +47,6 @@ from geogp.models.joint.design import (
     widest,
 )
 from geogp.models.joint.level import JointLevel, joint_level
-from geogp.runs.open_run import open_run
 from geogp.runs.reopen import Reopened
 
 Indices = NDArray[np.int64]

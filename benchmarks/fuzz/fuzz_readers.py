@@ -27,6 +27,7 @@ from benchmarks.fuzz.fuzz_mutations import (
     spoil_zip,
 )
 from benchmarks.fuzz.fuzz_world import FIT, HERE, NEXT, World, fit_data, square
+from geogp.answers.run import open_run
 from geogp.commands.gallery import make_gallery
 from geogp.errors import DataError, GeogpError, RequestError
 from geogp.files import plain_names
@@ -52,7 +53,6 @@ from geogp.models.process.architecture import Architecture
 from geogp.records.run_record import RunRecord
 from geogp.reports.rendering import report_json
 from geogp.reports.run_report import build_report, report_latex, report_markdown
-from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.fitting import (
     RANK_FILE,
     WEIGHTS_FILE,

@@ -29,8 +29,8 @@ from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
+from geogp.records.map_settings import MapRequest
 from geogp.runs.pipeline.run_map import run_map
-from geogp.runs.settings import MapRequest
 
 HERE = b"@WORLD@"
 """Placeholder in cases for the folder of the world, whose name differs between machines."""

@@ -363,8 +363,8 @@ MUTANTS = [
         own_part_of_every_provider=("+ second * same", "+ second"),
     ),
     *_of(
-        "runs/questions/provider_levels",
-        "runs/test_provider_levels",
+        "answers/providers",
+        "answers/test_providers",
         providers_added=("law(unit[a] - unit[b])", "law(unit[a] + unit[b])"),
     ),
     *_of(
@@ -489,10 +489,10 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "runs/questions/level_changes",
-        "commands/test_change::test_the_change_of_an_area_has_the_closed_form",
-        "commands/test_change::test_rates_are_those_of_the_step_up_procedure",
-        "commands/test_change::test_scores_are_standard_normal_for_an_area_that_did_not_change",
+        "answers/change",
+        "answers/test_change::test_the_change_of_an_area_has_the_closed_form",
+        "answers/test_change::test_rates_are_those_of_the_step_up_procedure",
+        "answers/test_change::test_scores_are_standard_normal_for_an_area_that_did_not_change",
         quarters_added=("sparse.vstack([-mean, mean]", "sparse.vstack([mean, mean]"),
         one_sided_direction=("2 * special.ndtr(-np.abs(z))", "special.ndtr(-np.abs(z))"),
         score_in_posterior_sds=("change / sd / np.sqrt(known + 1e-12)", "change / sd"),
@@ -517,8 +517,8 @@ MUTANTS = [
         far_error_with_another_variance=("/ size)[:, None]", "/ size.max())[:, None]"),
     ),
     *_of(
-        "runs/questions/tile_weights",
-        "commands/test_area_weights",
+        "answers/tile_weights",
+        "answers/test_area_weights",
         people_in_each_tile_of_a_polygon=(
             "values[place] * km2 / total[place]",
             "values[place] * km2",
@@ -709,8 +709,8 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "reports/answer_layers",
-        "reports/test_answer_layers",
+        "answers/page_layers",
+        "answers/test_page_layers",
         areas_one_row_too_low=("numbers = _raster(path) - 1", "numbers = _raster(path)"),
         times_in_the_order_of_files=(
             "sorted(parts, key=lambda part: part.told.at)",

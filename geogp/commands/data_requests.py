@@ -10,7 +10,7 @@ from geogp.geodata.points.point_options import PointOptions
 from geogp.geodata.store.addresses import PUBLIC_SOURCE
 from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.geodata.tiles.targets import SERVICES
-from geogp.runs.settings import MapRequest
+from geogp.records.map_settings import MapRequest
 
 MAX_ROWS = 100_000_000
 """Largest number of rows to simulate; a small region may have a smaller limit."""

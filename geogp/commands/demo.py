@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from geogp.errors import DataError
-from geogp.runs.settings import MapRequest
+from geogp.records.map_settings import MapRequest
 
 
 def demo_folder() -> Path:

@@ -11,9 +11,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from geogp.commands.answers.run_answer import open_requested
-from geogp.commands.output_files import OutputFiles
-from geogp.commands.run_requests import FiguresRequest
+from geogp.answers.requests import FiguresRequest
+from geogp.answers.run import Run, open_run
 from geogp.errors import RequestError
 from geogp.evaluation.assessment import split_rows, widths_by_group
 from geogp.evaluation.score_groups import Reliability, group_reports
@@ -29,13 +28,14 @@ from geogp.maps.target_quantities import quantity_of
 from geogp.models.joint.law import Components, leading_components
 from geogp.models.names import find_model
 from geogp.reports.rendering import say
-from geogp.runs.open_run import Run, open_run
+from geogp.runs.output_files import OutputFiles
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.pipeline.draw import reference_slices
 from geogp.runs.progress import ProgressListener
 from geogp.runs.reopen import Reopened
 from geogp.runs.run_folder import locked_run
 from geogp.runs.run_names import run_names
+from geogp.runs.run_places import RunPlaces
 
 Floats = NDArray[np.float64]
 Figures = dict[str, tuple[Canvas, str]]
@@ -84,7 +84,12 @@ def make_figures(
         every = (*files, out / _CAPTIONS)
         write = OutputFiles("figures", every, reads=inputs, runs=runs, force=request.force).write
     with nullcontext() if apart else locked_run(request.run):
-        run = open_requested(request, listener)
+        run = open_run(
+            request.run,
+            device=request.device,
+            read_from=RunPlaces(request.source, request.boundaries),
+            listener=listener,
+        )
         with arithmetic(precision=run.record.precision):
             return _figures(run, request, out, write)
 

@@ -8,13 +8,13 @@ from functools import wraps
 from pathlib import Path
 from typing import ParamSpec
 
+from geogp.answers.pages import make_shown_map
+from geogp.answers.run import Run, open_run
 from geogp.arguments import check_kind
 from geogp.choices import setting, settings_of
 from geogp.errors import RequestError, named
 from geogp.geodata.places.file_choice import file_and_rest
 from geogp.records.map_settings import MapRequest
-from geogp.runs.open_run import Run, open_run
-from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.progress import ProgressListener
 
 Given = ParamSpec("Given")
@@ -110,5 +110,5 @@ def make_map(call: MapCall) -> Run:
     OutputError
         The results could not be written.
     """
-    made = run_map(call, call.listener)
+    made = make_shown_map(call, call.listener)
     return open_run(made.path, device=call.device)

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -19,6 +19,7 @@ from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.splits.row_parts import CALIBRATION, TRAIN, VALIDATION
 from geogp.evaluation.splits.split_names import RANDOM
 from geogp.evaluation.splits.split_rows import random_split
+from geogp.geodata.places.area_kinds import BY_COUNTY, BY_STRATUM, BY_TRACT, CENSUS_LAYERS
 from geogp.geodata.places.census import read_tracts
 from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.layers import PolygonLayer, read_layer
@@ -28,6 +29,7 @@ from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.joint.level import JointLevel
 from geogp.models.numerics.devices import pick_device
+from geogp.records.map_settings import MAX_TILES, MapRequest
 from geogp.records.record_reading import complete_record
 from geogp.records.run_record import OpenedRecord, given
 from geogp.runs.kept_level import KeptLevel
@@ -35,14 +37,10 @@ from geogp.runs.pipeline.plan import Plan, plan_map
 from geogp.runs.pipeline.read import Inputs, read_inputs
 from geogp.runs.progress import RunListener
 from geogp.runs.question import Question
-from geogp.runs.questions.question_types import BY_COUNTY, BY_STRATUM, BY_TRACT, CENSUS_LAYERS
 from geogp.runs.run_folder import MODEL_FILE, check_model
 from geogp.runs.run_identity import input_record, same_input, settings_of
 from geogp.runs.run_names import RUN_FILE
-from geogp.runs.settings import MAX_TILES, MapRequest
-
-if TYPE_CHECKING:
-    from geogp.runs.open_run import Run
+from geogp.runs.stored_run import StoredRun
 
 Floats = NDArray[np.float64]
 
@@ -205,7 +203,7 @@ def tag_of(by: str, layer: PolygonLayer) -> str:
     return f"{name}_file" if name in _TAKEN else name
 
 
-def reopen(run: "Run", *, tests: int | None, devices: int | None, at: str | None) -> Reopened:
+def reopen(run: StoredRun, *, tests: int | None, devices: int | None, at: str | None) -> Reopened:
     """Read the data of a finished run again; raise DataError if the data have changed.
 
     Raises the errors of `Run.reopen`, and RequestError if the model cannot make the prediction.

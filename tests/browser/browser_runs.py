@@ -20,11 +20,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import pandas as pd
 from run_worlds import Small, write_small
 
+from geogp.answers.run import open_run
 from geogp.distributions.prediction import Prediction
 from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.simulation.simulated_tiles import simple_region
 from geogp.maps.frame import Frame
-from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.map_predictor import MapPredictor
 from geogp.runs.pipeline.repair import repair_of
 from geogp.runs.pipeline.run_map import run_map

@@ -18,6 +18,7 @@ from msgspec import UNSET
 from msgspec.structs import asdict, fields
 from run_worlds import Heard, made_up_run
 
+from geogp.answers.run import open_run
 from geogp.commands.batch import batch_work
 from geogp.commands.batch import make_batch as running
 from geogp.commands.batch.batch_place import open_place
@@ -27,15 +28,14 @@ from geogp.commands.batch.batch_work import WorkOrder, WorkOutcome, make_run
 from geogp.commands.batch.cluster import WorkerPool
 from geogp.commands.batch.make_batch import make_batch
 from geogp.errors import DataError, NetworkError, OutputError, RequestError
+from geogp.records.map_settings import MapRequest
 from geogp.records.record_reading import record_of
 from geogp.records.run_record import RunIdentity, RunNote
 from geogp.runs.file_records import damaged_files
 from geogp.runs.locks import lock_folder
-from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.run_folder import RunFolder
 from geogp.runs.run_names import RUN_FILE
-from geogp.runs.settings import MapRequest
 
 NATIONAL = "national/mobile-download"
 

@@ -16,18 +16,19 @@ import typer
 from batch_worlds import NAMES, make_nothing, make_run_without_pictures, working_here
 from run_worlds import Heard
 
+from geogp.answers.run import open_run
 from geogp.choices import settings_of
 from geogp.commands.batch import cluster
 from geogp.commands.batch.batch_place import open_place
 from geogp.commands.batch.batch_plan import Execution
 from geogp.commands.batch.batch_table import read_table
-from geogp.commands.batch.cluster import cores_here, gpus, worker_environments
+from geogp.commands.batch.cluster import gpus, worker_environments
 from geogp.commands.batch.make_batch import make_batch
 from geogp.commands.batch.shared_folder import check_shared
 from geogp.errors import NetworkError, RequestError
 from geogp.geodata.points.point_options import PointOptions
 from geogp.runs.locks import LOCK_FILES
-from geogp.runs.open_run import open_run
+from geogp.runs.machine import cores_here
 from geogp_cli.main import app, run
 
 

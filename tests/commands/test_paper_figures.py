@@ -10,11 +10,11 @@ import pytest
 from PIL import Image
 from run_worlds import edited_copy, run_json
 
-from geogp.commands.output_files import WRITTEN_FILE
+from geogp.answers.requests import FiguresRequest
+from geogp.answers.run import open_run
 from geogp.commands.paper_figures import make_figures
-from geogp.commands.run_requests import FiguresRequest
 from geogp.errors import DataError, RequestError
-from geogp.runs.open_run import open_run
+from geogp.runs.output_files import WRITTEN_FILE
 from geogp.runs.pipeline.draw import reference_slices
 from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.run_folder import PREDICTIONS_FILE

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from geogp.choices import settings_of
 from geogp.commands.batch.batch_plan import MAP_SETTINGS, BatchRequest, Execution
 from geogp.errors import RequestError
+from geogp.records.map_settings import MapRequest
 from geogp.runs.progress import ProgressListener
-from geogp.runs.settings import MapRequest
 from geogp_cli import main
 from geogp_cli.setting_options import Answer, panels_of, takes
 

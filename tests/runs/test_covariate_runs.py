@@ -11,13 +11,13 @@ import pytest
 import rasterio
 from run_worlds import Small, write_halves, write_small
 
+from geogp.answers.run import open_run
 from geogp.errors import DataError, RequestError
 from geogp.geodata.simulation.simulated_tiles import simple_region
-from geogp.runs.open_run import open_run
+from geogp.records.map_settings import MapRequest
 from geogp.runs.pipeline.run_covariates import read_run_covariates
 from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.progress import ProgressListener
-from geogp.runs.settings import MapRequest
 
 HEIGHT = "height.tif"
 

@@ -8,8 +8,8 @@ from benchmark_scripts import load
 
 from geogp.geodata.simulation.simulated_tiles import simple_region
 from geogp.geodata.simulation.simulation_files import write_simulation
+from geogp.records.map_settings import MapRequest
 from geogp.runs.pipeline.run_map import run_map
-from geogp.runs.settings import MapRequest
 
 few_rows = load("accuracy.few_rows")
 

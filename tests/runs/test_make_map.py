@@ -12,6 +12,7 @@ import rasterio
 import xarray as xr
 from run_worlds import Heard, made_up_run, run_json
 
+from geogp.answers.pages import remake_report
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.sinh_arcsinh import shape_of
 from geogp.errors import DataError, OutputError, RequestError
@@ -28,7 +29,7 @@ from geogp.models.catalogue.storage import load_model
 from geogp.models.numerics.devices import pick_device
 from geogp.runs.locks import LOCK_FILE
 from geogp.runs.pipeline import fitting
-from geogp.runs.pipeline.run_map import remake_report, run_map
+from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.pipeline.validation import groups_below_baseline
 
 KEYS = {

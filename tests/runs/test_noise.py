@@ -10,6 +10,7 @@ import rasterio
 import xarray as xr
 from run_worlds import run_json
 
+from geogp.answers.pages import remake_report
 from geogp.distributions.burr import BurrMixture
 from geogp.distributions.shapes import BURR_COLUMNS
 from geogp.distributions.student_sum import NormalPlusStudent
@@ -17,8 +18,8 @@ from geogp.errors import DataError, RequestError
 from geogp.evaluation.assessment import prediction_of
 from geogp.evaluation.metrics import score
 from geogp.models.catalogue.storage import load_model
-from geogp.runs.pipeline.run_map import remake_report, run_map
-from geogp.runs.settings import MapRequest
+from geogp.records.map_settings import MapRequest
+from geogp.runs.pipeline.run_map import run_map
 
 pytestmark = pytest.mark.trial
 

@@ -10,6 +10,7 @@ import xarray as xr
 from run_worlds import run_json
 from shapely.geometry import box
 
+from geogp.answers.run import open_run
 from geogp.commands.compare_runs import compare_runs
 from geogp.commands.gallery import make_gallery
 from geogp.errors import RequestError
@@ -17,9 +18,8 @@ from geogp.maps.page.page_layers import layer_json
 from geogp.maps.provider_layers import provider_tags
 from geogp.maps.scales import SPEED_PALETTE, speed_scale
 from geogp.maps.views import FAR, PROVIDER, View, provider_views
-from geogp.runs.open_run import open_run
+from geogp.records.map_settings import MapRequest
 from geogp.runs.pipeline.run_map import run_map
-from geogp.runs.settings import MapRequest
 
 GAP = 0.3
 """The South is faster by this in log10, north of the middle."""

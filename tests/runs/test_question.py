@@ -9,11 +9,11 @@ import pytest
 import xarray as xr
 from run_worlds import Heard, run_json
 
+from geogp.answers.run import open_run
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
 from geogp.models.catalogue.storage import load_model
 from geogp.models.field.predictive_law import no_law
-from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.run_map import RunResult, run_map
 
 pytestmark = pytest.mark.trial

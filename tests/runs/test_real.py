@@ -6,8 +6,8 @@ import pytest
 import xarray as xr
 from run_worlds import run_json
 
+from geogp.records.map_settings import MapRequest
 from geogp.runs.pipeline.run_map import run_map
-from geogp.runs.settings import MapRequest
 
 pytestmark = pytest.mark.real
 

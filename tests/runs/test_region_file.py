@@ -13,17 +13,16 @@ import pytest
 from run_worlds import run_json
 from shapely.geometry import box
 
-from geogp.commands.answers.areas import make_areas
-from geogp.commands.answers.next_tiles import choose_tiles
+from geogp.answers.make import make_answer
+from geogp.answers.requests import AreasRequest, NextRequest
+from geogp.answers.run import open_run
 from geogp.commands.data_requests import FetchRequest
 from geogp.commands.fetch import fetch
-from geogp.commands.run_requests import AreasRequest, NextRequest
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places.region_choice import RegionChoice
-from geogp.runs.open_run import open_run
+from geogp.records.map_settings import MapRequest
 from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.run_names import find_run
-from geogp.runs.settings import MapRequest
 from geogp_cli.main import run as command
 
 
@@ -104,9 +103,9 @@ def test_the_run_is_opened_again(made):
     opened = open_run(made.path).reopen()
     assert opened.inputs.region.code == "The_West"
     assert len(opened.tiles) == run_json(made)["map"]["tiles"]
-    table = make_areas(AreasRequest(made.path, by="urban", draws=200)).table
+    table = make_answer(AreasRequest(made.path, by="urban", draws=200)).table
     assert len(table) > 0
-    chosen = choose_tiles(NextRequest(made.path, tiles=3, among="urban"))
+    chosen = make_answer(NextRequest(made.path, tiles=3, among="urban"))
     assert set(chosen.table["stratum"]) == {"urban"}
 
 
@@ -140,7 +139,7 @@ def test_without_boundaries_there_are_no_strata_and_the_folder_is_a_slug(
     with pytest.raises(
         RequestError, match="no boundaries were given, so there are no county areas"
     ):
-        make_areas(AreasRequest(result.path))
+        make_answer(AreasRequest(result.path))
 
 
 def test_a_region_without_tiles_is_refused(small, own):

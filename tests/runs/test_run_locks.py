@@ -14,13 +14,10 @@ from dataclasses import fields
 
 import pytest
 
-from geogp.commands.answers.areas import make_areas
-from geogp.commands.answers.change import make_change
-from geogp.commands.answers.exceedance import make_exceedance
-from geogp.commands.answers.next_tiles import choose_tiles
-from geogp.commands.paper_figures import make_figures
-from geogp.commands.points.predict_at import answer_at
-from geogp.commands.run_requests import (
+from geogp.answers.at import answer_at
+from geogp.answers.make import make_answer, make_answers
+from geogp.answers.pages import remake_report
+from geogp.answers.requests import (
     AreasRequest,
     AtRequest,
     ChangeRequest,
@@ -28,14 +25,15 @@ from geogp.commands.run_requests import (
     FiguresRequest,
     NextRequest,
 )
+from geogp.commands.paper_figures import make_figures
 from geogp.errors import DataError, OutputError, RequestError
 from geogp.evaluation.scores import Scores
 from geogp.files import read_json
+from geogp.records.map_settings import MapRequest
 from geogp.records.record_reading import record_of
 from geogp.runs.file_records import damaged_files
 from geogp.runs.locks import LOCK_FILE, NOTE_FILE, is_vacant, lock_folder
-from geogp.runs.pipeline.run_map import remake_report, run_map
-from geogp.runs.settings import MapRequest
+from geogp.runs.pipeline.run_map import run_map
 
 HELD_BY_ME = rf"in use by process {os.getpid()} on {re.escape(repr(socket.gethostname()))} since 20"
 
@@ -115,10 +113,10 @@ def run(tmp_path):
     "command",
     [
         remake_report,
-        lambda run: make_areas(AreasRequest(run)),
-        lambda run: make_change(ChangeRequest(run, start="2023Q3")),
-        lambda run: make_exceedance(ExceedanceRequest(run)),
-        lambda run: choose_tiles(NextRequest(run)),
+        lambda run: make_answer(AreasRequest(run)),
+        lambda run: make_answer(ChangeRequest(run, start="2023Q3")),
+        lambda run: make_answers(ExceedanceRequest(run)),
+        lambda run: make_answer(NextRequest(run)),
         lambda run: make_figures(FiguresRequest(run)),
         lambda run: answer_at(AtRequest(run=run, place="18.2,-66.4")),
     ],
@@ -138,7 +136,7 @@ def test_a_map_is_refused_before_anything_is_read(tmp_path, small):
 
 
 def test_commands_leave_nothing_in_a_folder_that_is_no_run(tmp_path):
-    for command in (remake_report, lambda path: make_areas(AreasRequest(path))):
+    for command in (remake_report, lambda path: make_answer(AreasRequest(path))):
         with pytest.raises(RequestError, match="not a finished run"):
             command(tmp_path)
     assert list(tmp_path.iterdir()) == []

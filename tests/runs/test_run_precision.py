@@ -8,15 +8,15 @@ import pandas as pd
 import pytest
 import torch
 
-from geogp.commands.answers.areas import make_areas
+from geogp.answers import opening
+from geogp.answers.make import make_answer
+from geogp.answers.requests import AreasRequest, FiguresRequest
+from geogp.answers.run import open_run
 from geogp.commands.paper_figures import make_figures
-from geogp.commands.run_requests import AreasRequest, FiguresRequest
 from geogp.errors import RequestError
 from geogp.models.numerics.precision import current_precision
-from geogp.runs import open_run as opened
-from geogp.runs.open_run import open_run
+from geogp.records.map_settings import MapRequest
 from geogp.runs.pipeline.run_map import run_map
-from geogp.runs.settings import MapRequest
 
 
 @pytest.fixture(scope="module")
@@ -52,16 +52,16 @@ def test_an_unknown_precision_is_refused():
 
 
 def test_answers_have_the_precision_of_the_run(single, monkeypatch):
-    seen, real = [], opened.reopen
+    seen, real = [], opening.reopen
 
     def reopen(*args, **given):
         seen.append(current_precision())
         return real(*args, **given)
 
-    monkeypatch.setattr(opened, "reopen", reopen)
+    monkeypatch.setattr(opening, "reopen", reopen)
     run = open_run(single.out)
     assert len(run.areas(by="stratum"))
-    make_areas(AreasRequest(single.out, by="stratum"))
+    make_answer(AreasRequest(single.out, by="stratum"))
     make_figures(FiguresRequest(single.out))
     assert seen == ["single"] * 3
     assert current_precision() == "double"

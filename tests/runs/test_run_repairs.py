@@ -12,6 +12,7 @@ import torch
 from msgspec import to_builtins
 from run_worlds import Heard, made_up_run, run_json
 
+from geogp.answers.pages import remake_report
 from geogp.errors import DataError
 from geogp.models.presets import PRESETS
 from geogp.records.record_reading import record_of
@@ -19,7 +20,7 @@ from geogp.records.run_record import FileRecord
 from geogp.runs.file_records import RECORDS, damaged_files, records_of
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.pipeline.fitting import threads_for
-from geogp.runs.pipeline.run_map import remake_report, run_map
+from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.progress import RunListener
 
 QUICK = {"model": "dbk-silu", "epochs": 2, "zoom": 11, "split": "random"}

@@ -10,14 +10,14 @@ import xarray as xr
 from run_worlds import run_json
 from shapely.geometry import box
 
-from geogp.commands.answers.exceedance import make_exceedance
-from geogp.commands.answers.next_tiles import choose_tiles
+from geogp.answers.make import make_answer, make_answers
+from geogp.answers.pages import remake_report
+from geogp.answers.requests import ExceedanceRequest, FiguresRequest, NextRequest
+from geogp.answers.run import open_run
 from geogp.commands.compare_runs import compare_runs
 from geogp.commands.paper_figures import make_figures
-from geogp.commands.run_requests import ExceedanceRequest, FiguresRequest, NextRequest
 from geogp.errors import RequestError
-from geogp.runs.open_run import open_run
-from geogp.runs.pipeline.run_map import remake_report, run_map
+from geogp.runs.pipeline.run_map import run_map
 
 pytestmark = pytest.mark.trial
 
@@ -98,13 +98,13 @@ def test_rasters_and_tables_tell_the_strata(made, sides):
 def test_commands_on_the_run_take_the_strata(made, tmp_path):
     opened = open_run(made.path).reopen()
     assert opened.inputs.region.strata_names == NAMES
-    shares = make_exceedance(ExceedanceRequest(made.path, threshold=(20.0,), draws=200))
-    told = shares.described[0]["share_falling_short"]
+    shares = make_answers(ExceedanceRequest(made.path, threshold=(20.0,), draws=200))
+    told = shares[0].content["share_falling_short"]
     assert {row["area"] for row in told} >= set(NAMES)
-    chosen = choose_tiles(NextRequest(made.path, tiles=3, among="east"))
+    chosen = make_answer(NextRequest(made.path, tiles=3, among="east"))
     assert set(chosen.table["stratum"]) == {"east"}
     with pytest.raises(RequestError, match="unknown --among 'urban'; choose one of The <West>"):
-        choose_tiles(NextRequest(made.path, tiles=3, among="urban"))
+        make_answer(NextRequest(made.path, tiles=3, among="urban"))
     made_figures = make_figures(FiguresRequest(made.path, (), tmp_path / "figures", device="cpu"))
     assert made_figures.files
 

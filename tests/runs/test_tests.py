@@ -10,6 +10,7 @@ import xarray as xr
 from run_worlds import Heard, run_json
 
 import geogp
+from geogp.answers.pages import remake_report
 from geogp.distributions.count_prediction import CountPrediction
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.assessment import prediction_of
@@ -18,8 +19,8 @@ from geogp.geodata.places.census import read_region
 from geogp.geodata.store.sources import open_source
 from geogp.models.catalogue.storage import load_model
 from geogp.models.papers.counts.cox import CoxGP
-from geogp.runs.pipeline.run_map import RunResult, remake_report, run_map
-from geogp.runs.settings import MapRequest
+from geogp.records.map_settings import MapRequest
+from geogp.runs.pipeline.run_map import RunResult, run_map
 
 
 def _table(run: RunResult) -> pd.DataFrame:

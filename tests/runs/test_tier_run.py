@@ -10,14 +10,15 @@ import xarray as xr
 from run_worlds import Heard, run_json
 
 import geogp
+from geogp.answers.pages import remake_report
+from geogp.answers.run import open_run
 from geogp.commands.gallery import make_gallery
 from geogp.errors import RequestError
 from geogp.evaluation.class_scores import class_scores
 from geogp.geodata.tiles.targets import SPEED_TIERS, speed_tiers
+from geogp.records.map_settings import MapRequest
 from geogp.records.record_reading import run_schema
-from geogp.runs.open_run import open_run
-from geogp.runs.pipeline.run_map import remake_report, run_map
-from geogp.runs.settings import MapRequest
+from geogp.runs.pipeline.run_map import run_map
 
 TAGS = ["below_5_1", "5_1", "7_1", "35_3"]
 P = [f"p_tier_{tag}" for tag in TAGS]

@@ -11,6 +11,8 @@ import rasterio
 from run_worlds import Heard, Small, run_json
 from shapely.geometry import box
 
+from geogp.answers.pages import remake_report
+from geogp.answers.run import open_run
 from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.assessment import prediction_of
@@ -21,10 +23,9 @@ from geogp.geodata.simulation.simulation_files import write_simulation
 from geogp.geodata.tiles import parquet_files
 from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.models.catalogue.storage import load_model
-from geogp.runs.open_run import open_run
 from geogp.runs.pipeline import splits
 from geogp.runs.pipeline.read import read_inputs
-from geogp.runs.pipeline.run_map import RunResult, remake_report, run_map
+from geogp.runs.pipeline.run_map import RunResult, run_map
 from geogp.runs.pipeline.splits import make_splits
 from geogp.runs.progress import RunListener
 

@@ -15,7 +15,7 @@ from geogp.errors import RequestError, named
 from geogp.geodata.points.point_options import PointOptions
 from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_label
-from geogp.runs.settings import AUTO, MapRequest
+from geogp.records.map_settings import AUTO, MapRequest
 
 VARIED = ("region", "service", "target", "quarters")
 """Fields of a request that differ between the runs of a batch."""

@@ -13,8 +13,8 @@ from geogp import __version__
 from geogp.commands.batch.batch_plan import MAP_SETTINGS, VARIED, PlannedRun, check_apart, run_of
 from geogp.errors import DataError, GeogpError
 from geogp.files import write_bytes
+from geogp.records.map_settings import MapRequest
 from geogp.records.run_record import RunRecord, given
-from geogp.runs.settings import MapRequest
 
 BATCH_FILE = "batch.json"
 

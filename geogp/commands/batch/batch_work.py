@@ -8,10 +8,10 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from geogp.answers.pages import make_shown_map
 from geogp.commands.batch.batch_plan import PlannedRun
 from geogp.errors import DataError, OtherRunError
 from geogp.runs.locks import lock_folder
-from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.progress import ProgressListener
 from geogp.runs.run_folder import RunFolder
 from geogp.runs.run_names import RUN_FILE
@@ -60,11 +60,11 @@ def make_run(order: WorkOrder) -> WorkOutcome:
     # In a task of Dask, xarray would use the cluster's locks.
     with dask.config.set(scheduler="synchronous") if dask else nullcontext():
         try:
-            result = run_map(request, listener, call=order.call)
+            result = make_shown_map(request, listener, call=order.call)
         except OtherRunError:
             if order.keeps and (folder.path / RUN_FILE).exists():
                 raise
-            result = run_map(replace(request, fresh=True), listener, call=order.call)
+            result = make_shown_map(replace(request, fresh=True), listener, call=order.call)
     how, cpu_seconds = "kept" if result.already_there else "made", time.process_time() - start
     return WorkOutcome(how, cpu_seconds, peak_bytes(), _process())
 

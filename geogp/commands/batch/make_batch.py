@@ -42,11 +42,11 @@ from geogp.commands.batch.national import (
     joined_runs,
     tiles_joined,
 )
-from geogp.commands.output_files import OutputFiles
 from geogp.errors import DataError, NetworkError, RequestError, named
 from geogp.files import read_json
 from geogp.records.record_reading import record_of
 from geogp.runs.locks import lock_folder
+from geogp.runs.output_files import OutputFiles
 from geogp.runs.progress import ProgressListener
 from geogp.runs.run_names import RUN_FILE
 

@@ -9,9 +9,9 @@ from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.splits.split_names import BLOCKS
 from geogp.evaluation.splits.split_rows import SplitRows, split_groups
 from geogp.models.joint.area_means import LEAST_ROWS, AreaMeans, blocks_in_quarters
+from geogp.records.map_settings import MapRequest
 from geogp.records.run_record import AreasCheck
 from geogp.runs.pipeline.read import Inputs
-from geogp.runs.settings import MapRequest
 
 MOST_IN_AREA, MOST_ROWS = 25, 3000
 """Largest numbers of rows in an area and in all areas of a fold, to save time."""

@@ -39,6 +39,7 @@ from geogp.maps.target_quantities import quantity_of
 from geogp.maps.tile_table import write_tile_table
 from geogp.models.numerics.threads import one_core_each
 from geogp.records.input_records import CovariateRecord
+from geogp.records.map_settings import MAX_TILES, MapRequest
 from geogp.records.record_names import LEVEL
 from geogp.records.run_record import FittedRecord, RunMap
 from geogp.reports.rendering import say
@@ -54,7 +55,6 @@ from geogp.runs.progress import RunListener
 from geogp.runs.question import Question
 from geogp.runs.run_folder import GRID_FILE, MODEL_FILE
 from geogp.runs.run_identity import flat_settings
-from geogp.runs.settings import MAX_TILES, MapRequest
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from geogp.geodata.places.region import Region
 from geogp.geodata.places.stratum_column import UNKNOWN
 from geogp.geodata.tiles.quarters import quarter_index, quarter_label
 from geogp.models.names import ModelName, find_model
+from geogp.records.map_settings import MAX_TILES, MapRequest
 from geogp.records.record_names import LEVEL, OTHER_QUESTIONS
 from geogp.runs.pipeline.read import Inputs
 from geogp.runs.pipeline.run_model import RunModel
 from geogp.runs.progress import RunListener
 from geogp.runs.question import Question, check_quarter
-from geogp.runs.settings import MAX_TILES, MapRequest
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from geogp.geodata.tiles.ookla import Ingested, InputFile, read_observations
 from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.geodata.tiles.targets import TARGETS
 from geogp.models.names import find_model
+from geogp.records.map_settings import MapRequest
 from geogp.runs.pipeline.run_covariates import PlaceTables, read_run_covariates
 from geogp.runs.progress import RunListener
-from geogp.runs.settings import MapRequest
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from msgspec import to_builtins
 from geogp.errors import named
 from geogp.models.numerics.devices import pick_device
 from geogp.models.options import NOISES
+from geogp.records.map_settings import MapRequest
 from geogp.records.run_record import RunRecord
 from geogp.runs.file_records import damaged_files, record_files
 from geogp.runs.locks import lock_folder
@@ -25,14 +26,11 @@ from geogp.runs.run_folder import (
     MODEL_FILE,
     PREDICTIONS_FILE,
     RunFolder,
-    locked_run,
     read_predictions,
     read_run_record,
 )
 from geogp.runs.run_identity import input_paths
 from geogp.runs.run_names import RUN_FILE
-from geogp.runs.run_pages import show_answers
-from geogp.runs.settings import MapRequest
 
 
 @dataclass(frozen=True)
@@ -119,22 +117,11 @@ def _drawn(
     content = draw_map(inputs, plan, fits, listener)
     run = write_run(folder, plan, fits, content, listener, keep_later=keep_later)
     remember(listener.clock, plan.model)
-    return RunResult(folder.path, show_answers(folder.path) if keep_later else run)
+    return RunResult(folder.path, run)
 
 
-def remake_report(path: Path, *, latex: bool = False) -> RunResult:
-    """Write the report of a finished run again; with `latex`, also report.tex for a paper.
-
-    Raises RequestError if the folder is not a finished run or is locked, DataError if a file is
-    damaged, and OutputError if the report cannot be written.
-    """
-    with locked_run(path):
-        return _remade_report(path, latex=latex)
-
-
-def _remade_report(path: Path, *, latex: bool = False) -> RunResult:
+def _remade_report(path: Path) -> RunResult:
     """Write the report of a finished run again, and store its new hashes in run.json."""
     _, run = read_run_record(path)
-    write_report(path, run, read_predictions(path, run), latex=latex)
-    record_files(path / RUN_FILE, run, REPORT_FILES)
-    return RunResult(path, show_answers(path))
+    write_report(path, run, read_predictions(path, run))
+    return RunResult(path, record_files(path / RUN_FILE, run, REPORT_FILES))

@@ -16,8 +16,8 @@ from geogp.models.catalogue.build import find_spec, with_noise
 from geogp.models.names import ModelName, find_model
 from geogp.models.options import DOUBLE, Weights
 from geogp.models.presets import Preset, find_preset
+from geogp.records.map_settings import MapRequest
 from geogp.runs.pipeline.read import Inputs
-from geogp.runs.settings import MapRequest
 
 Rows = NDArray[np.bool_]
 

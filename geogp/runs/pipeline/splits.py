@@ -24,11 +24,11 @@ from geogp.evaluation.splits.split_rows import SplitRows, cell_side, split_parts
 from geogp.geodata.places.layers import PolygonLayer
 from geogp.geodata.tiles.parquet_files import MAX_TABLE_BYTES
 from geogp.models.names import find_model
+from geogp.records.map_settings import MapRequest
 from geogp.records.run_record import PartCounts
 from geogp.runs.pipeline.read import Inputs
 from geogp.runs.pipeline.target_kinds import kind_of
 from geogp.runs.progress import RunListener
-from geogp.runs.settings import MapRequest
 
 Rows = NDArray[np.bool_]
 

@@ -14,6 +14,7 @@ from geogp.maps.csv_tables import write_csv
 from geogp.models.numerics.threads import aside
 from geogp.records.input_records import PointsRecord, ProviderRecord, UnitRecord
 from geogp.records.run_record import RowsLeftOut, RunMap, RunRecord, given
+from geogp.reports.beside import Beside
 from geogp.runs.pipeline.draw import MapContent
 from geogp.runs.pipeline.fit import Fits
 from geogp.runs.pipeline.plan import Plan
@@ -21,7 +22,6 @@ from geogp.runs.pipeline.repair import with_repair
 from geogp.runs.pipeline.target_kinds import kind_of
 from geogp.runs.progress import RunListener
 from geogp.runs.run_folder import GRID_FILE, MODEL_FILE, PREDICTIONS_FILE, RunFolder
-from geogp.runs.run_pages import write_pages
 
 LEFT_OUT_FILE = "left_out.csv"
 """The rows of the user's own file that a run leaves out, with the reasons."""
@@ -67,7 +67,6 @@ def write_run(
             sha256 = sha256_of(staged / GRID_FILE)
             run = _record(content, fits, listener, sha256)
             write_report(staged, run, fits.predictions)
-            write_pages(staged, run, [PAGE_FILE])
             size = (staged / PAGE_FILE).stat().st_size
             return replace(run, map=replace(given(run.map, RunMap()), page_bytes=size))
 
@@ -76,16 +75,11 @@ def write_run(
     return run
 
 
-def write_report(
-    folder: Path, run: RunRecord, predictions: pd.DataFrame, *, latex: bool = False
-) -> None:
-    """Write `REPORT_FILES` into a folder; with `latex`, also report.tex for a paper.
-
-    The report shows the picture of the map and the answers that are in the folder.
-    """
-    for name, text in kind_of(run.target).report(run, predictions, latex=latex).items():
+def write_report(folder: Path, run: RunRecord, predictions: pd.DataFrame) -> None:
+    """Write `REPORT_FILES` into a folder; the report shows the picture of the map there."""
+    beside = Beside.in_folder(folder, run.target)
+    for name, text in kind_of(run.target).report(run, predictions, beside).items():
         write_text(folder / name, text)
-    write_pages(folder, run, REPORT_FILES)
 
 
 def _record(content: MapContent, fits: Fits, listener: RunListener, grid_sha256: str) -> RunRecord:

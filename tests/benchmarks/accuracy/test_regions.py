@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from benchmark_scripts import load, started
 
-from geogp.runs.settings import MapRequest
+from geogp.records.map_settings import MapRequest
 
 
 @pytest.fixture(scope="module")
