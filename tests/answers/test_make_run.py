@@ -7,10 +7,10 @@ import geopandas as gpd
 import pytest
 
 import geogp
+from geogp.answers.make_run import MapCall
 from geogp.choices import settings_of
 from geogp.errors import RequestError
 from geogp.records.map_settings import MapRequest
-from geogp.runs.make_run import MapCall
 
 SETTINGS = settings_of(MapRequest)
 
