@@ -190,7 +190,7 @@ def geogp(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, str, str]]:
     """Call the command, and return its code and what it wrote."""
-    from geogp_cli.main import run as command
+    from geogp_cli.entry import run as command
 
     def call(*arguments: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["geogp", *map(str, arguments)])

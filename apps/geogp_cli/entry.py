@@ -179,3 +179,7 @@ def _flushed(code: int | str | None) -> int | str | None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _told(error)
     return code
+
+
+if __name__ == "__main__":
+    run()

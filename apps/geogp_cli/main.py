@@ -15,7 +15,6 @@ from geogp.runs.progress import ProgressListener
 from geogp_cli import cache, console, questions
 from geogp_cli.batch import batch_command
 from geogp_cli.compare import compare
-from geogp_cli.entry import run
 from geogp_cli.setting_options import Answer, answering, option_of, takes
 
 if TYPE_CHECKING:
@@ -306,7 +305,3 @@ def _common(
     ] = False,
 ) -> None:
     """Honest maps of network quality from Ookla's tiles."""
-
-
-if __name__ == "__main__":
-    run()

@@ -230,9 +230,9 @@ def changed(row=None, **more):
     [
         (lambda _: {}, "missing required field `for` in the JSON file"),
         (changed(by=5), "Expected `str`, got `int` - at `$.by`"),
-        (changed(unit="parsecs"), "missing required field `level_mean_lower_parsecs`"),
+        (changed(unit="parsecs"), "is not an answer that geogp wrote"),
         (changed(areas=[]), "at `$.areas`"),
-        (changed({"level_mean_lower_mbps": "5"}), "at `$[0].level_mean_lower_mbps`"),
+        (changed({"level_mean_lower_mbps": "5"}), "is not an answer that geogp wrote"),
         (changed({"level_mean_mbps": -1}), "Expected `float` > 0.0"),
         (lambda told: told | {"areas": told["areas"][:2]}, "does not belong to its JSON file"),
         (
@@ -259,7 +259,8 @@ def test_a_damaged_level_costs_its_own_layer(tmp_path, damage, reason):
     [
         (lambda _: {}, "missing required field `by`"),
         (changed(to=2023), "at `$.to`"),
-        (changed({"probability_rose": "high"}), "at `$[0].probability_rose`"),
+        (changed({"probability_rose": "high"}), "is not an answer that geogp wrote"),
+        (changed({"probability_rose": 1.5}), "at `$[0].probability_rose`"),
         (changed({"change_percent": -101}), "at `$[0].change_percent`"),
     ],
 )

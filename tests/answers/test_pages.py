@@ -232,7 +232,7 @@ def test_the_map_names_answers_that_it_cannot_show(folder, told):
     layers, notes = layers_of(folder, read_answers(folder))
     assert layers == []
     fault, lost = notes
-    assert "2023Q4 is not on this map: the JSON file lacks for, by, at, unit, areas." in fault
+    assert "missing required field `for` in the JSON file" in fault
     assert "2023Q4.tif or far.tif is missing or damaged. Give the command again." in lost
     page = pages(folder)["map.html"]
     assert all(note in page for note in notes)

@@ -27,7 +27,7 @@ from geogp.runs.locks import LOCK_FILE
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
-COMMAND = [sys.executable, "-c", "from geogp_cli.main import run; run()"]
+COMMAND = [sys.executable, "-c", "from geogp_cli.entry import run; run()"]
 
 
 def rewritten(path, change):

@@ -13,7 +13,7 @@ from geogp.commands import doctor
 from geogp.geodata.tiles.ookla import FIRST_QUARTER
 from geogp.geodata.tiles.targets import SERVICES
 from geogp.geodata.tiles.tile_files import tile_file
-from geogp_cli.main import run
+from geogp_cli.entry import run
 
 TILES = tile_file(SERVICES[0], FIRST_QUARTER)
 

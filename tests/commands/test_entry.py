@@ -19,7 +19,7 @@ from geogp.errors import RequestError
 from geogp.geodata.store.cache import cache_items, clear_cache
 
 SECRET = "https://me:hidden@example.com/tiles?signature=alsohidden"
-COMMAND = [sys.executable, "-c", "from geogp_cli.main import run; run()"]
+COMMAND = [sys.executable, "-c", "from geogp_cli.entry import run; run()"]
 
 
 @pytest.fixture(autouse=True)
@@ -170,10 +170,10 @@ def test_an_interrupt_is_told_even_where_it_became_another_error(ends_by, cache,
 def test_an_interrupt_of_an_import_is_told(monkeypatch, geogp):
     class Interrupting:
         def find_spec(self, name, *_):
-            if name == "geogp_cli.main":
+            if name == "geogp_cli.entry":
                 raise KeyboardInterrupt
 
-    monkeypatch.delitem(sys.modules, "geogp_cli.main")
+    monkeypatch.delitem(sys.modules, "geogp_cli.entry")
     monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
     assert geogp("--version") == (130, "", "error: interrupted.\n")
 

@@ -20,7 +20,7 @@ from run_worlds import run_json
 from geogp.geodata.store.remote import PATIENCE
 from geogp.runs.pipeline.run_map import run_map
 
-COMMAND = [sys.executable, "-c", "from geogp_cli.main import run; run()"]
+COMMAND = [sys.executable, "-c", "from geogp_cli.entry import run; run()"]
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from geogp.commands.gallery import make_gallery
 from geogp.errors import DataError, RequestError
 from geogp.maps.figures.thumbnails import draw_thumbnails, read_picture
 from geogp.maps.scales import format_tick
-from geogp_cli.main import run
+from geogp_cli.entry import run
 
 PAGE_DATA = r'<script type="application/json" id="geogp-data">(.*?)</script>'
 

@@ -128,7 +128,7 @@ def test_refused_before_anything_is_read():
 
 
 def test_the_command_takes_the_noise(small, tmp_path, capsys, monkeypatch):
-    from geogp_cli.main import run
+    from geogp_cli.entry import run
 
     out = tmp_path / "run"
     arguments = [*small.arguments, "--model", "sv-rbf", "--noise", "student-t", "--json"]

@@ -17,7 +17,7 @@ def mapped(small, out, *options):
         [
             sys.executable,
             *launcher,
-            *("-m", "geogp_cli.main"),
+            *("-m", "geogp_cli.entry"),
             *small.arguments,
             *("--split", "random", "--out", out, "--json", *options),
         ],

@@ -23,7 +23,7 @@ from geogp.geodata.places.region_choice import RegionChoice
 from geogp.records.map_settings import MapRequest
 from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.run_names import find_run
-from geogp_cli.main import run as command
+from geogp_cli.entry import run as command
 
 
 def _middle(small):

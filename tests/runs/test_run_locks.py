@@ -43,7 +43,7 @@ from dataclasses import replace
 from pathlib import Path
 from geogp.models.presets import PRESETS
 import geogp.runs.pipeline.draw, geogp.runs.pipeline.run_map
-from geogp_cli.main import run
+from geogp_cli.entry import run
 geogp.runs.pipeline.draw.write_map_figures = lambda *_, **__: None
 geogp.maps.figures.figure_layout.Canvas.png = lambda *_: b"no picture"
 geogp.runs.pipeline.run_map.report_html = lambda *_: "no report"
