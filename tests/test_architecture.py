@@ -24,9 +24,13 @@ ROOMS = {
         *("distributions", "geodata", "models", "evaluation", "maps", "records", "reports"),
         "estimators",
     },
-    "commands": {
+    "answers": {
         *("distributions", "geodata", "models", "evaluation", "maps", "records", "reports"),
         *("estimators", "runs"),
+    },
+    "commands": {
+        *("distributions", "geodata", "models", "evaluation", "maps", "records", "reports"),
+        *("estimators", "runs", "answers"),
     },
 }
 COMMON = {"arguments", "errors", "files", "choices", "__version__"}
@@ -44,6 +48,7 @@ FORBIDDEN = {
     "reports": {"torch", "folium", "rasterio"},
     "estimators": {"folium", "matplotlib"},
     "runs": set(),
+    "answers": set(),
     "commands": set(),
 }
 
@@ -130,9 +135,10 @@ def test_no_floor_of_the_models_imports_one_above():
     assert upward == set()
 
 
-def test_no_modules_of_the_models_need_each_other():
+@pytest.mark.parametrize("room", ["models", "runs", "answers"])
+def test_no_modules_of_a_room_need_each_other(room):
     """Imports in functions and for type checkers count."""
-    needs = needs_of(ROOT / "geogp" / "models")
+    needs = needs_of(ROOT / "geogp" / room)
     reached = {name: _reached(name, needs) for name in needs}
     circles = {
         frozenset({name, *(other for other in found if name in reached[other])})
