@@ -11,6 +11,7 @@ import rasterio
 from run_worlds import edited_copy, run_json
 from shapely.geometry import box
 
+from geogp.answers.make_run import make_map as make_run
 from geogp.answers.run import open_run
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places.region_choice import RegionChoice
@@ -19,7 +20,6 @@ from geogp.geodata.points.point_tests import read_point_tests
 from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.ookla import read_observations
 from geogp.geodata.tiles.quarters import quarter_index
-from geogp.runs.make_run import make_map as make_run
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.settings import MapRequest
 

@@ -6,8 +6,8 @@ import geopandas as gpd
 import pytest
 
 import geogp
+from geogp.answers.make_run import MapSettings
 from geogp.errors import RequestError
-from geogp.runs.make_run import MapSettings
 from geogp.runs.settings import MapRequest
 
 
