@@ -370,7 +370,9 @@ def read_change(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answ
         Column("probability of a rise", ("probability_rose",), "{:.3f}"),
     ]
     if least is not None:
-        columns.append(Column(f"of {least:g} % or more", ("probability_rose_at_least",), "{:.3f}"))
+        columns.append(
+            Column(f"probability of {least:g} % or more", ("probability_rose_at_least",), "{:.3f}")
+        )
     end = "_".join(name.split("_")[-3:])
     names = f"change_percent_{end}", f"change_sd_{end}"
     by_area = View(

@@ -129,7 +129,7 @@ class TestCommand:
     def test_it_prints_the_first_ten(self, geogp, copy):
         code, out, _ = geogp("next", copy.path, "--tiles", 12)
         assert code == 0
-        assert "first 10 of 12 tiles" in out
+        assert "first 10 of 12 rows" in out
         assert "Measuring all 12 tiles removes" in out
         assert "next_tiles.geojson" in out
 

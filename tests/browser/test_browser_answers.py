@@ -7,7 +7,8 @@ from browser_pages import DESKTOP, PHONE
 from browser_values import assert_coloured, pixels, place_of
 
 from geogp.maps.frame import Frame
-from geogp.maps.page.packing import json_text, pack
+from geogp.maps.page.interactive_page import PageAnswers, with_answers
+from geogp.maps.page.packing import pack
 from geogp.maps.page.page_layers import layer_json
 from geogp.maps.scales import CHANGE_PALETTE, SPEED_PALETTE, change_scale, speed_scale
 from geogp.maps.views import HOW_FAST, WHAT_CHANGED, View
@@ -61,8 +62,7 @@ def answered(made):
         layer("tiles", "%", WHAT_CHANGED, 100 * (10**mean - 1), tiles),
         layer("changes", "%", WHAT_CHANGED, CHANGES, {"areas": change}),
     ]
-    script = f'<script type="application/json" id="geogp-answers">{json_text(layers)}</script>'
-    page = made.page.replace("<!-- layers -->\n", f"<!-- layers -->\n{script}\n")
+    page = with_answers(made.page, PageAnswers(layers=layers))
     assert page != made.page
     return page, {one["id"]: one["scale"] for one in layers}, number, mean
 

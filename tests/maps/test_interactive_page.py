@@ -19,7 +19,7 @@ from geogp.geodata.places.layers import PolygonLayer
 from geogp.geodata.places.region import Region
 from geogp.geodata.tiles.thresholds import thresholds_of
 from geogp.maps.frame import Frame
-from geogp.maps.page.interactive_page import TILE_HOSTS, map_page
+from geogp.maps.page.interactive_page import TILE_HOSTS, PageAnswers, map_page, with_answers
 from geogp.maps.page.kernel_basis import coarser
 from geogp.maps.page.packing import json_text, unpack
 from geogp.maps.page.page_assets import SCRIPTS, asset, page_scripts, page_styles
@@ -173,7 +173,7 @@ def test_hostile_texts_are_shown_as_they_are(world):
     assert "<img" not in page
     assert policy_of(page) == policy_of(plain)
     assert scripts_of(page) == scripts_of(plain)
-    assert len(scripts_of(page)) == page.count("</script") - 1  # the data are none
+    assert len(scripts_of(page)) == page.count("</script") - 2  # data and answers are none
     assert html.escape(HOSTILE)[:40] in page
     assert "49" not in "".join(parsed.shown)  # 7 * 7, were a template to read it
     if shutil.which("node"):
@@ -323,3 +323,28 @@ def test_a_rough_map_takes_few_bytes_a_tile():
     leaflet = sum(len(parts[0].encode()) for parts in (page_scripts(), page_styles()))
     assert 155_000 < leaflet < 165_000
     assert len(page.encode()) - leaflet < 6_000_000 * len(world.tiles) / 578_000
+
+
+def test_other_answers_change_nothing_else_of_a_page(world):
+    _, page = page_of(world, notes=[HOSTILE], attribution=HOSTILE)
+    assert with_answers(page, PageAnswers()) == page
+    answers = PageAnswers([("areas_x", HOSTILE)], ["A note."], [{"title": HOSTILE}])
+    shown = with_answers(page, answers)
+    block = re.search(r'id="geogp-answers">(.*?)</script>', shown, re.DOTALL)
+    assert json.loads(block[1]) == [{"title": HOSTILE}]
+    assert f'<a href="report.html#areas_x">{html.escape(HOSTILE)}</a>' in html_equal(shown)
+    assert "<p>A note.</p>" in shown
+    assert with_answers(shown, PageAnswers()) == page
+
+
+def html_equal(page):
+    """Return a page with the quotes that Python's escape writes."""
+    return page.replace("&#39;", "&#x27;").replace("&#34;", "&quot;")
+
+
+@pytest.mark.parametrize(
+    "change", [("sha256-", "sha256-0"), ("geogp-data", "other"), ("<script>", "")]
+)
+def test_a_page_of_another_version_stays_as_it_is(world, change):
+    _, page = page_of(world)
+    assert with_answers(page.replace(*change), PageAnswers()) is None

@@ -11,6 +11,7 @@ import rasterio
 from run_worlds import edited_copy, run_json
 from shapely.geometry import box
 
+from geogp.answers.make_run import make_map as make_run
 from geogp.answers.run import open_run
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places.region_choice import RegionChoice
@@ -21,7 +22,6 @@ from geogp.geodata.tiles.ookla import read_observations
 from geogp.geodata.tiles.quarters import quarter_index
 from geogp.records.map_settings import MapRequest
 from geogp.runs.pipeline.run_map import run_map
-from geogp.runs.pipeline.run_map import run_map as make_run
 
 EAST, WEST = -66.3, -66.5
 

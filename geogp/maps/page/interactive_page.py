@@ -50,8 +50,10 @@ _FINEST = 1e-4  # degrees, the same as the rounding
 
 Line = list[list[float]]
 
-_DATA, _OUTLINES = "geogp-data", "geogp-outlines"
-"""The ids of the blocks of a page that are read back."""
+_DATA = re.compile(r'<script type="application/json" id="geogp-data">(.*?)</script>', re.DOTALL)
+_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
+_SCRIPTS = 3
+"""Number of the scripts of a page: Leaflet, the outlines, and geogp's own script."""
 
 
 @dataclass(frozen=True)
@@ -98,14 +100,11 @@ def map_page(
 
 def with_answers(page: str, answers: PageAnswers) -> str | None:
     """Return a page of `map_page` with other answers; None for a page of another version."""
-    blocks = [
-        re.search(f'<script[^>]* id="{name}">(.*?)</script>', page, re.DOTALL)
-        for name in (_DATA, _OUTLINES)
-    ]
-    data, outlines = (block[1] if block else "" for block in blocks)
-    if not (data and outlines):
+    data, scripts = _DATA.search(page), _SCRIPT.findall(page)
+    if data is None or len(scripts) != _SCRIPTS:
         return None
-    rendered, policy = _rendered(json.loads(data), data, outlines, answers)
+    outlines = scripts[1]
+    rendered, policy = _rendered(json.loads(data[1]), data[1], outlines, answers)
     return rendered if str(escape(policy)) in page else None
 
 
@@ -121,9 +120,7 @@ def _rendered(
         content,
         policy=policy,
         styles=styles,
-        leaflet=leaflet,
-        outlines=outlines,
-        own=own,
+        scripts=scripts,
         data=data,
         towns=any(place["kind"].startswith(TOWN) for place in content["places"]),
         answers=answers,
