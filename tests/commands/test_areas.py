@@ -347,7 +347,7 @@ class TestRefusals:
 
     def test_a_run_of_another_version(self, edited):
         folder = edited(lambda run: run["settings"].pop("conformal"))
-        with pytest.raises(DataError, match="settings lacks conformal"):
+        with pytest.raises(DataError, match="missing required field `conformal`"):
             make_areas(AreasRequest(folder, by="urban"))
 
     def test_a_layer_may_be_called_like_a_file_of_the_boundaries(self, edited):
