@@ -18,12 +18,10 @@ _MIN_SD = 1e-9
 class Baseline:
     """Predictions of the baseline; all their variance is measurement noise.
 
-    In `quarters_pooled`, predictions use the mean and variance of all training rows. `rows_pooled`
-    is the number of predicted rows in these quarters.
+    `rows_pooled` is the number of predicted rows with the mean and variance of all training rows.
     """
 
     prediction: Prediction
-    quarters_pooled: tuple[int, ...]
     rows_pooled: int
 
 
@@ -60,8 +58,4 @@ def quarter_baseline(
     prediction = law.of_moments(
         np.where(own, mean[at], y.mean()), np.where(own, variance[at], y.var(ddof=1))
     )
-    return Baseline(
-        prediction,
-        tuple(np.unique(asked[~own]).tolist()),
-        int(np.count_nonzero(~own)),
-    )
+    return Baseline(prediction, int(np.count_nonzero(~own)))
