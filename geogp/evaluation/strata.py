@@ -157,21 +157,13 @@ def joined(groups: dict[str, Rows], least: int = MIN_ROWS) -> list[Stratum]:
     Empty groups are left out. If the last group is too small, it is joined to the group before.
     """
     found: list[Stratum] = []
-    open_names: list[str] = []
-    open_rows: Rows | None = None
     for name, rows in groups.items():
-        if not rows.any():
-            continue
-        open_names.append(name)
-        open_rows = rows if open_rows is None else open_rows | rows
-        if open_rows.sum() >= least:
-            found.append(_joined(open_names, open_rows))
-            open_names, open_rows = [], None
-    if open_rows is not None:
-        if found:
-            last = found.pop()
-            open_names, open_rows = last.members + open_names, last.rows | open_rows
-        found.append(_joined(open_names, open_rows))
+        if rows.any():
+            found.append(Stratum(name, [name], rows))
+            if len(found) > 1 and found[-2].rows.sum() < least:
+                found[-2:] = [_together(*found[-2:])]
+    if len(found) > 1 and found[-1].rows.sum() < least:
+        found[-2:] = [_together(*found[-2:])]
     return found
 
 
@@ -203,9 +195,9 @@ def _check(right: Rows, expected: str) -> None:
         )
 
 
-def _joined(names: Sequence[str], rows: Rows) -> Stratum:
-    name = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
-    return Stratum(name, list(names), rows)
+def _together(first: Stratum, second: Stratum) -> Stratum:
+    members = first.members + second.members
+    return Stratum(f"{members[0]} … {members[-1]}", members, first.rows | second.rows)
 
 
 def _classes(names: Sequence[str], place: NDArray[np.intp]) -> dict[str, Rows]:
