@@ -133,10 +133,9 @@ def test_refusals(folder, finished, tmp_path):
     assert not (tmp_path / "page").exists()
 
 
-@pytest.mark.parametrize("held", [[1], "x", -1, {"grid_sha256": 5}])
-def test_a_run_of_another_form_is_left_out(folder, tmp_path, held):
+def test_a_run_of_another_form_is_left_out(folder, tmp_path):
     path = folder / "first" / "run.json"
-    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), "map": held}), "utf-8")
+    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), "map": [1]}), "utf-8")
     made = make_gallery([folder], out=tmp_path / "page")
     assert "map" in {place.name: why for place, why in made.skipped}["first"]
 
