@@ -4,10 +4,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from geogp.arrays import Floats, Mask
 from geogp.errors import DataError
 from geogp.evaluation.scores import ClassScores
-
-Floats = NDArray[np.float64]
 
 CALIBRATION_BINS = 15
 """Number of bins of the expected calibration error (Guo et al. 2017)."""
@@ -113,7 +112,7 @@ def _bin_numbers(stated: Floats, bins: int) -> NDArray[np.intp]:
     return number
 
 
-def _binned(stated: Floats, hit: NDArray[np.bool_], bins: int) -> pd.DataFrame:
+def _binned(stated: Floats, hit: Mask, bins: int) -> pd.DataFrame:
     number = _bin_numbers(stated, bins)
     rows = pd.DataFrame({"bin": number, "stated": stated, "observed": hit.astype(np.float64)})
     grouped = rows.groupby("bin")

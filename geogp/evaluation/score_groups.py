@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from geogp.arrays import Floats
 from geogp.evaluation.assessment import TABLE_LEVELS
 from geogp.evaluation.metrics import (
     binomial_interval,
@@ -23,8 +23,6 @@ LEVELS = (*(round(0.05 * step, 2) for step in range(1, 20)), 0.99)
 
 GAIN = "gain"
 """The log score of the baseline minus the log score of the model; above 0 is better."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
