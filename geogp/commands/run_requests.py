@@ -14,7 +14,7 @@ _BY_REGION = "A finished run folder, or a region with exactly one run in runs/, 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """A request about a finished run; raises RequestError if values are not allowed."""
+    """A request about a finished run; its subclasses raise RequestError for a wrong value."""
 
     run: Path = setting("A finished run folder.", default=REQUIRED, option="")
     _: KW_ONLY
@@ -26,16 +26,10 @@ class RunRequest:
         "Folder or address of the run's boundaries. Default: as stored in run.json."
     )
 
-    def __post_init__(self) -> None:
-        check_settings(self)
-
 
 @dataclass(frozen=True)
 class AreasRequest(RunRequest, question_types.AreaQuestion):
     """A request for the level, or the mean of tests, in areas."""
-
-    def __post_init__(self) -> None:
-        question_types.AreaQuestion.__post_init__(self)
 
 
 @dataclass(frozen=True)
@@ -48,9 +42,6 @@ class NextRequest(RunRequest, question_types.ChoiceQuestion):
     """A request for the tiles to measure next."""
 
     run: Path = setting(_BY_REGION, default=REQUIRED, option="")
-
-    def __post_init__(self) -> None:
-        question_types.ChoiceQuestion.__post_init__(self)
 
 
 @dataclass(frozen=True)
@@ -81,6 +72,9 @@ class FiguresRequest(RunRequest):
     )
     out: Path | None = setting("Folder of the figures. Default: figures in the run folder.")
     force: bool = setting(FORCE_TOLD, default=False)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """The settings of a map, each with a description, in groups.
 
-Every setting is written once, in its group. The options of ``geogp map``, the arguments of
+The file is long because every setting is written once, in its group, with its help text, and the
+rules stand beside the settings. The options of ``geogp map``, the arguments of
 `geogp.make_map`, the settings of a batch and those in run.json follow from the groups.
 """
 
