@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.splits.split_rows import SplitRows, split_groups, split_parts
+from geogp.records.map_settings import MapSettings
 from geogp.runs.pipeline.fitting import fit_model
 from geogp.runs.pipeline.job import Job
 from geogp.runs.pipeline.job import prepare as prepare_job
 from geogp.runs.progress import ProgressListener
-from geogp.runs.settings import MapRequest
 
 PARTS = ("train", "validation", "test")
 
@@ -24,10 +24,10 @@ Rows = NDArray[np.bool_]
 def prepare(options: argparse.Namespace, out: Path, **settings: Any) -> Job:
     """Read the rows of the region that the options name, as ``geogp map`` does.
 
-    `out` is a folder for temporary files of a fit; settings are fields of `MapRequest`.
+    `out` is a folder for temporary files of a fit; settings are fields of `MapSettings`.
     """
     asked = {name: getattr(options, name) for name in ("region", "source", "boundaries")}
-    request = MapRequest(**asked, quarters=options.quarters, out=out, **settings)
+    request = MapSettings(**asked, quarters=options.quarters, out=out, **settings)
     return prepare_job(request, ProgressListener())
 
 

@@ -10,8 +10,8 @@ from rich.table import Table
 from geogp import __version__
 from geogp.choices import FORCE_TOLD
 from geogp.commands.data_requests import FetchRequest, PointsRequest, SimulationRequest
+from geogp.records.map_settings import MapSettings
 from geogp.runs.progress import ProgressListener
-from geogp.runs.settings import MapRequest
 from geogp_cli import cache, console, questions
 from geogp_cli.batch import batch_command
 from geogp_cli.compare import compare
@@ -30,14 +30,14 @@ app = typer.Typer(
 )
 
 Out, Seed, Fresh, Device, Source, Boundaries = (
-    option_of(MapRequest, name)
+    option_of(MapSettings, name)
     for name in ("out", "seed", "fresh", "device", "source", "boundaries")
 )
 
 
 @app.command(name="map")
-@takes(MapRequest)
-def map_command(request: MapRequest, listener: ProgressListener) -> Answer:
+@takes(MapSettings)
+def map_command(request: MapSettings, listener: ProgressListener) -> Answer:
     """Fit a model, draw a map and write a report, all in one run folder."""
     from geogp.runs.pipeline.make_map import make_map
 

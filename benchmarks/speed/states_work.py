@@ -53,7 +53,7 @@ class Clock:
 
 def regions(asked: dict[str, Any]) -> dict[str, Any]:
     """Return tiles and land area of all states in the boundaries."""
-    from geogp.runs.settings import MAX_TILES  # noqa: PLC0415
+    from geogp.records.map_settings import MAX_TILES  # noqa: PLC0415
 
     source = open_source(asked["boundaries"])
     held, found = set(state_codes(source)), {}
@@ -129,14 +129,14 @@ def _forget(path: Path) -> None:
 def mapped(asked: dict[str, Any]) -> dict[str, Any]:
     """Make a map; the seconds of its stages are those of run.json."""
     from geogp.models.presets import find_preset  # noqa: PLC0415
+    from geogp.records.map_settings import MapSettings  # noqa: PLC0415
     from geogp.runs.pipeline.make_map import make_map  # noqa: PLC0415
-    from geogp.runs.settings import MapRequest  # noqa: PLC0415
 
     folder = Path(asked["folder"])
     clock, out = Clock(), folder / "run"
     with clock.stage("map"):
         made = make_map(
-            MapRequest(
+            MapSettings(
                 region=asked["state"],
                 source=str(folder),
                 boundaries=str(folder / "boundaries"),

@@ -6,8 +6,8 @@ from pathlib import Path
 from geogp.choices import FORCE_TOLD, REQUIRED, check_settings, setting
 from geogp.errors import RequestError
 from geogp.geodata.points.point_options import TableOptions
+from geogp.records.map_settings import DEVICE_CHOICES
 from geogp.runs.questions import question_types
-from geogp.runs.settings import DEVICE_CHOICES
 
 _BY_REGION = "A finished run folder, or a region with exactly one run in runs/, such as PR."
 

@@ -22,7 +22,7 @@ from geogp.geodata.points.point_options import PointOptions
 from geogp.records.map_settings import (
     CheckSettings,
     DataSettings,
-    MapRequest,
+    MapSettings,
     ModelSettings,
     WhereSettings,
 )
@@ -189,7 +189,7 @@ GROUPS = {
 }
 """The names of the settings in each group of run.json."""
 
-PLACES = tuple(name for name, about in settings_of(MapRequest).items() if about.is_place)
+PLACES = tuple(name for name, about in settings_of(MapSettings).items() if about.is_place)
 """Settings that may be local paths."""
 
 OPTIONS = "points_options"

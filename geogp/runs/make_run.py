@@ -12,7 +12,7 @@ from geogp.arguments import check_kind
 from geogp.choices import setting, settings_of
 from geogp.errors import RequestError, named
 from geogp.geodata.places.region_choice import file_and_rest
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 from geogp.runs.open_run import Run, open_run
 from geogp.runs.pipeline import make_map as pipeline
 from geogp.runs.progress import ProgressListener
@@ -21,7 +21,7 @@ Given = ParamSpec("Given")
 
 
 @dataclass(frozen=True)
-class MapCall(MapRequest):
+class MapCall(MapSettings):
     """The arguments of `make_map`: the settings of a map, and a listener."""
 
     # Users give more types of values than the settings have.
@@ -30,7 +30,7 @@ class MapCall(MapRequest):
     )
     _: KW_ONLY
     out: Path | str | None = setting(  # type: ignore[assignment]
-        settings_of(MapRequest)["out"].told
+        settings_of(MapSettings)["out"].told
     )
     listener: ProgressListener | None = None
 

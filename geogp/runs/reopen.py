@@ -25,6 +25,7 @@ from geogp.geodata.places.region import Tiles
 from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.joint.level import JointLevel
+from geogp.records.map_settings import MAX_TILES, MapSettings
 from geogp.records.record_reading import complete_record
 from geogp.records.run_record import OpenedRecord, given
 from geogp.runs.kept_level import KeptLevel
@@ -33,7 +34,6 @@ from geogp.runs.questions.question_types import BY_COUNTY, BY_STRATUM, BY_TRACT,
 from geogp.runs.run_folder import MODEL_FILE, check_model
 from geogp.runs.run_identity import input_record, same_input, settings_of
 from geogp.runs.run_names import RUN_FILE
-from geogp.runs.settings import MAX_TILES, MapRequest
 
 if TYPE_CHECKING:
     from geogp.runs.open_run import Run
@@ -192,7 +192,7 @@ def reopen(run: "Run", *, tests: int | None, devices: int | None, at: str | None
         boundaries=boundaries,
         layers=(),
         zoom=record.map.zoom,
-        question=MapRequest.question,
+        question=MapSettings.question,
         threshold=None,
         tests=tests,
         devices=devices,

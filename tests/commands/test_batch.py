@@ -26,6 +26,7 @@ from geogp.commands.batch.batch_work import WorkOrder, WorkOutcome, make_run, sc
 from geogp.commands.batch.cluster import WorkerPool
 from geogp.commands.batch.make_batch import make_batch
 from geogp.errors import DataError, NetworkError, OutputError, RequestError
+from geogp.records.map_settings import MapSettings
 from geogp.records.record_reading import record_of
 from geogp.records.run_record import RunIdentity, RunNote
 from geogp.runs.file_records import damaged_files
@@ -35,7 +36,6 @@ from geogp.runs.pipeline.job import Job
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.run_folder import RunFolder
 from geogp.runs.run_names import RUN_FILE
-from geogp.runs.settings import MapRequest
 
 NATIONAL = "national/mobile-download"
 
@@ -365,12 +365,12 @@ HOSTILE = ("..", "../../x", "/x/y", "a/b", "a\\b", ".hidden", "", "x" * 300, "A\
 
 def test_a_name_with_a_nul_is_no_region():
     with pytest.raises(RequestError, match="expected region as text or None, found"):
-        MapRequest(region="A\0B")
+        MapSettings(region="A\0B")
 
 
 @pytest.mark.parametrize("code", [code for code in HOSTILE if "\0" not in code])
 def test_names_from_data_stay_in_the_place(states, tmp_path, code):
-    run = run_of(MapRequest(region=code, service="mobile", **states.request().maps))
+    run = run_of(MapSettings(region=code, service="mobile", **states.request().maps))
     assert safe_name(run.name) == run.name
     place = open_place(str(tmp_path / "place"))
     place.write(b"{}", run.name, RUN_FILE)
@@ -583,7 +583,7 @@ def test_a_fresh_run_is_begun_over_once(tmp_path, monkeypatch, remote):
     monkeypatch.setattr(batch_work, "run_job", run_job)
     monkeypatch.setattr(batch_work, "identity_of", lambda _: identity)
     address = f"memory://{tmp_path.name}" if remote else str(tmp_path / "out")
-    run = run_of(MapRequest("PR"))
+    run = run_of(MapSettings("PR"))
 
     def attempt(fault, fresh):
         faults[:] = [fault]

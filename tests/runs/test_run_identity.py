@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 from run_worlds import edited_copy, made_up_run, run_json, write_halves
 
 from geogp.choices import settings_of as settings_in
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 from geogp.records.record_reading import run_text
 from geogp.records.run_record import RunRecord
 from geogp.runs.pipeline.identity import identity_of
@@ -60,7 +60,7 @@ def check_round_trip(request):
     again = settings_of(stored(identity), out=request.out)
     chosen = {
         name
-        for name, about in settings_in(MapRequest).items()
+        for name, about in settings_in(MapSettings).items()
         if name not in FOUND or getattr(request, name) != about.default
     } - {"split"}
     assert {name: getattr(again, name) for name in chosen} == {
@@ -94,7 +94,7 @@ def test_settings_of_a_run_are_those_it_was_made_with(small, tmp_path, changes):
 
 def test_regions_strata_and_layers_of_the_user_are_found_again(small, halves, tmp_path):
     check_round_trip(
-        MapRequest(
+        MapSettings(
             region_file=f"{halves}:side=west",
             region_name="The West",
             strata=f"{halves}:side",
@@ -107,7 +107,7 @@ def test_regions_strata_and_layers_of_the_user_are_found_again(small, halves, tm
 
 
 def test_how_points_are_read_is_found_again(drive, tmp_path):
-    request = MapRequest(
+    request = MapSettings(
         points=str(drive),
         columns=("time=when",),
         units="Mbps",

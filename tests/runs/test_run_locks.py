@@ -31,11 +31,11 @@ from geogp.commands.run_requests import (
 from geogp.errors import DataError, OutputError, RequestError
 from geogp.evaluation.scores import Scores
 from geogp.files import read_json
+from geogp.records.map_settings import MapSettings
 from geogp.records.record_reading import record_of
 from geogp.runs.file_records import damaged_files
 from geogp.runs.locks import LOCK_FILE, NOTE_FILE, is_vacant, lock_folder
 from geogp.runs.pipeline.make_map import make_map, remake_report
-from geogp.runs.settings import MapRequest
 
 HELD_BY_ME = rf"in use by process {os.getpid()} on {re.escape(repr(socket.gethostname()))} since 20"
 
@@ -254,7 +254,7 @@ def test_a_worker_of_a_batch_waits_for_who_holds_the_folder(tmp_path, monkeypatc
         raise DataError("stopped here")
 
     monkeypatch.setattr(batch_work, "prepare", stop)
-    order = batch_work.WorkOrder(run_of(MapRequest("PR")), str(tmp_path), None)
+    order = batch_work.WorkOrder(run_of(MapSettings("PR")), str(tmp_path), None)
 
     def make():
         with suppress(DataError):

@@ -13,10 +13,10 @@ from geogp.commands.paper_figures import make_figures
 from geogp.commands.run_requests import AreasRequest, FiguresRequest
 from geogp.errors import RequestError
 from geogp.models.numerics.precision import current_precision
+from geogp.records.map_settings import MapSettings
 from geogp.runs import open_run as opened
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map
-from geogp.runs.settings import MapRequest
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_another_precision_is_another_run(single):
 
 def test_an_unknown_precision_is_refused():
     with pytest.raises(RequestError, match="precision 'half'; choose one of double, single"):
-        MapRequest(region="PR", precision="half")
+        MapSettings(region="PR", precision="half")
 
 
 def test_answers_have_the_precision_of_the_run(single, monkeypatch):

@@ -14,10 +14,10 @@ from geogp.commands.gallery import make_gallery
 from geogp.errors import RequestError
 from geogp.evaluation.class_scores import class_scores
 from geogp.geodata.tiles.speed_tiers import SPEED_TIERS, speed_tiers
+from geogp.records.map_settings import MapSettings
 from geogp.records.record_reading import run_schema
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map, remake_report
-from geogp.runs.settings import MapRequest
 
 TAGS = ["below_5_1", "5_1", "7_1", "35_3"]
 P = [f"p_tier_{tag}" for tag in TAGS]
@@ -193,7 +193,7 @@ def test_a_stopped_run_of_folds_continues_to_the_same_numbers(small, tmp_path):
 )
 def test_options_that_do_not_fit_are_refused(changes, message):
     with pytest.raises(RequestError, match=message):
-        MapRequest("PR", source="tiles", boundaries="borders", **{"target": "tier", **changes})
+        MapSettings("PR", source="tiles", boundaries="borders", **{"target": "tier", **changes})
 
 
 def test_a_quarter_after_the_data_is_refused(small, tmp_path):

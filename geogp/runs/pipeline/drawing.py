@@ -36,6 +36,7 @@ from geogp.maps.rasters import LARGE_TILES, has_zarr, write_geotiffs, write_netc
 from geogp.maps.stac_item import write_item
 from geogp.maps.target_quantities import quantity_of
 from geogp.maps.tile_table import write_tile_table
+from geogp.records.map_settings import MAX_TILES
 from geogp.records.record_names import LEVEL
 from geogp.records.run_record import RunMap
 from geogp.reports.rendering import say
@@ -43,7 +44,6 @@ from geogp.runs.kept_level import KeptLevel
 from geogp.runs.pipeline.job import Job
 from geogp.runs.pipeline.predicting import MapPredictor
 from geogp.runs.run_folder import GRID_FILE, MODEL_FILE
-from geogp.runs.settings import MAX_TILES
 
 
 @dataclass(frozen=True)

@@ -36,12 +36,12 @@ from geogp.models.numerics.devices import pick_device
 from geogp.models.options import DOUBLE, NOISES, Weights
 from geogp.models.presets import Preset, find_preset
 from geogp.models.process.data import Data
+from geogp.records.map_settings import MAX_TILES, MapSettings
 from geogp.records.record_names import LEVEL, OTHER_QUESTIONS
 from geogp.runs.pipeline.run_covariates import PlaceTables, read_run_covariates
 from geogp.runs.progress import PhaseClock, ProgressListener
 from geogp.runs.question import Question, check_quarter
 from geogp.runs.run_folder import RunFolder
-from geogp.runs.settings import MAX_TILES, MapRequest
 
 Rows = NDArray[np.bool_]
 
@@ -53,7 +53,7 @@ COLUMNS = {"time": "quarter", "tests": "tests", "devices": "devices", "exposure"
 class Job:
     """A run in progress; `seconds` is the time of each stage, and `call` is as in `RunNote`."""
 
-    request: MapRequest
+    request: MapSettings
     preset: Preset
     listener: ProgressListener
     folder: RunFolder
@@ -221,7 +221,7 @@ class Job:
 
 
 def prepare(
-    request: MapRequest, listener: ProgressListener, clock: PhaseClock | None = None
+    request: MapSettings, listener: ProgressListener, clock: PhaseClock | None = None
 ) -> Job:
     """Read all data of a request, and return a `Job`; raise the errors of `make_map`."""
     device = pick_device(request.device)
@@ -298,7 +298,7 @@ def prepare(
     return job
 
 
-def _check_files(request: MapRequest) -> None:
+def _check_files(request: MapSettings) -> None:
     """Raise RequestError if a file is missing that is read after the boundaries and the tiles."""
     if request.crs and not (request.region_file or request.strata or request.layers):
         raise RequestError(
@@ -314,7 +314,7 @@ def _check_files(request: MapRequest) -> None:
                 raise RequestError(f"no file {path}; expected an existing file for --{option}.")
 
 
-def _points(request: MapRequest, listener: ProgressListener) -> PointTests | None:
+def _points(request: MapSettings, listener: ProgressListener) -> PointTests | None:
     """Return the user's own tests, and tell what was understood; None without such a file."""
     asked = request.own_points
     if asked is None:

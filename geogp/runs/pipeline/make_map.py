@@ -27,6 +27,7 @@ from geogp.maps.csv_tables import write_csv
 from geogp.models.joint.law import two_variances
 from geogp.models.numerics.threads import aside, one_core_each
 from geogp.records.input_records import PointsRecord, ProviderRecord, UnitRecord
+from geogp.records.map_settings import MapSettings
 from geogp.records.record_names import NOISE_IN_SPREAD, POINT, STEPS
 from geogp.records.record_reading import complete_record
 from geogp.records.repair_records import CalibrationRecord
@@ -80,7 +81,6 @@ from geogp.runs.run_folder import (
 from geogp.runs.run_identity import flat_settings, input_paths
 from geogp.runs.run_names import RUN_FILE
 from geogp.runs.run_pages import show_answers, write_pages
-from geogp.runs.settings import MapRequest
 
 CHECKED_ROWS = 2000
 """Largest number of test rows in the comparison of two calculations of variances."""
@@ -104,7 +104,7 @@ class RunResult:
     already_there: bool = False
 
 
-def make_map(request: MapRequest, listener: ProgressListener | None = None) -> RunResult:
+def make_map(request: MapSettings, listener: ProgressListener | None = None) -> RunResult:
     """Lock the run folder, make one map with its report, and return the finished run.
 
     Finished fits in the folder are not repeated. If the settings of the map are also the same, only

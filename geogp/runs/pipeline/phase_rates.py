@@ -13,8 +13,8 @@ import msgspec
 from geogp.errors import GeogpError
 from geogp.files import read_json, write_text
 from geogp.geodata.store.cache import cache_folder
+from geogp.records.map_settings import MAX_TILES
 from geogp.runs.pipeline.job import Job
-from geogp.runs.settings import MAX_TILES
 
 SIMILAR = 3.0
 """A time is known only if the remembered work is less or more by this factor at most."""

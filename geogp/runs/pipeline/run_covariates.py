@@ -22,7 +22,7 @@ from geogp.geodata.tiles.quadkeys import tile_areas_km2
 from geogp.geodata.tiles.quarters import QuarterRequest
 from geogp.geodata.tiles.targets import SERVICES
 from geogp.records.input_records import CovariateRecord
-from geogp.runs.settings import STRATUM
+from geogp.records.map_settings import STRATUM
 
 if TYPE_CHECKING:
     from geogp.geodata.covariates.read_covariate import Covariate

@@ -18,8 +18,8 @@ from geogp.errors import RequestError
 from geogp.geodata.places.region_choice import crs_for
 from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.models.options import CANDIDATES
+from geogp.records.map_settings import MAX_TILES
 from geogp.records.record_names import QUESTIONS
-from geogp.runs.settings import MAX_TILES
 
 ALL_QUARTERS = "all"
 """Value of ``--quarters`` for all quarters with data."""

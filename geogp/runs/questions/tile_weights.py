@@ -16,10 +16,10 @@ from geogp.geodata.places.polygons import choose_polygons
 from geogp.geodata.places.region import Tiles
 from geogp.geodata.tiles.parquet_files import read_table
 from geogp.geodata.tiles.quadkeys import tile_areas_km2, tiles_at, tiles_to_codes
+from geogp.records.map_settings import MAX_TILES
 from geogp.runs.questions.place_answers import TILES_FILE
 from geogp.runs.questions.question_types import BY_STRATUM, CENSUS_LAYERS
 from geogp.runs.reopen import Reopened
-from geogp.runs.settings import MAX_TILES
 
 Floats = NDArray[np.float64]
 
