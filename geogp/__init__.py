@@ -8,6 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from geogp.answers.make_run import make_map
+    from geogp.answers.run import Run, open_run
     from geogp.distributions.class_prediction import ClassPrediction
     from geogp.distributions.prediction import Prediction
     from geogp.errors import (
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
     from geogp.models.joint.weighted_sums import WeightedSums
     from geogp.models.names import list_models
     from geogp.models.numerics.precision import precision
-    from geogp.runs.make_run import make_map
-    from geogp.runs.open_run import Run, open_run
 
 __version__ = "0.2.0"
 
@@ -53,13 +53,13 @@ _MODULES = {
     "ReadingError": "errors",
     "Region": "geodata.places.region",
     "RequestError": "errors",
-    "Run": "runs.open_run",
+    "Run": "answers.run",
     "WeightedSums": "models.joint.weighted_sums",
     "evaluate": "evaluation.evaluate",
     "list_models": "models.names",
     "load_model": "estimators.stored_estimators",
-    "make_map": "runs.make_run",
-    "open_run": "runs.open_run",
+    "make_map": "answers.make_run",
+    "open_run": "answers.run",
     "precision": "models.numerics.precision",
     "read_covariate": "geodata.covariates.read_covariate",
     "read_region": "geodata.readers",

@@ -114,6 +114,10 @@ class RequestError(GeogpError, ValueError):
     exit_code = 2
 
 
+class OtherRunError(RequestError):
+    """The run folder contains a run with other data or settings."""
+
+
 class OutputError(GeogpError, OSError):
     """A result could not be written: for example, the disk is full or the path is not a folder."""
 

@@ -16,11 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 from shapely.affinity import translate
 
-from geogp.commands.batch.batch_place import open_place
 from geogp.commands.batch.batch_plan import BatchRequest
-from geogp.commands.batch.batch_work import WorkOrder, WorkOutcome, digest_of, make_run
+from geogp.commands.batch.batch_work import WorkOrder, WorkOutcome, make_run
 from geogp.commands.batch.cluster import WorkerPool
-from geogp.files import write_bytes
+from geogp.files import write_bytes, write_text
 from geogp.geodata.places.region import Region
 from geogp.geodata.simulation.simulated_tiles import simple_region, simulate
 from geogp.geodata.simulation.simulation_files import ROW_GROUP, write_simulation
@@ -121,15 +120,13 @@ class Direct(Executor):
         self.orders: list[str] = []
         self.faults: dict[str, list[BaseException]] = {}
 
-    def submit(self, function, order, *more):
+    def submit(self, function, order):
         """Call a function; what interrupts it is not of the future."""
         future = Future()
-        name = getattr(getattr(order, "run", None), "name", None)
-        if name is not None:
-            self.orders.append(name)
+        self.orders.append(order.run.name)
         try:
-            self._fail(name)
-            future.set_result(function(order, *more))
+            self._fail(order.run.name)
+            future.set_result(function(order))
         except Exception as error:  # noqa: BLE001 - as executors do
             future.set_exception(error)
         return future
@@ -170,6 +167,5 @@ def make_nothing(order: WorkOrder) -> WorkOutcome:
     """Make a run that is a run.json alone."""
     from run_worlds import made_up_run
 
-    content = run_text(made_up_run()).encode()
-    open_place(order.place).write(content, order.run.name, RUN_FILE)
-    return WorkOutcome("made", digest_of(content), 1.0, 10**9, "here:1")
+    write_text(order.folder / order.run.name / RUN_FILE, run_text(made_up_run()))
+    return WorkOutcome("made", 1.0, 10**9, "here:1")

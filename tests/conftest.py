@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from batch_worlds import States
     from run_worlds import Small
 
-    from geogp.runs.pipeline.make_map import RunResult
+    from geogp.runs.pipeline.run_map import RunResult
 
 STORED = Path(__file__).parents[2] / "shared" / "data"
 
@@ -78,13 +78,13 @@ def made_run(
     """
     from batch_worlds import leave_out_pictures
 
-    from geogp.runs.pipeline.make_map import RunResult, make_map
+    from geogp.runs.pipeline.run_map import RunResult, run_map
     from geogp.runs.run_folder import read_run_record
 
     def made(name: str, **changes: object) -> RunResult:
         with pytest.MonkeyPatch.context() as patch:
             leave_out_pictures(patch)
-            first = made_once(name, lambda out: make_map(small.request(out, **changes)))
+            first = made_once(name, lambda out: run_map(small.request(out, **changes)))
         path = shutil.copytree(first, tmp_path_factory.mktemp(name) / "run")
         return RunResult(path, read_run_record(path)[1])
 
@@ -151,7 +151,7 @@ def batch(states: "States", tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def copy(finished: "RunResult", tmp_path_factory: pytest.TempPathFactory) -> "RunResult":
     """The finished run, where files may be added."""
-    from geogp.runs.pipeline.make_map import RunResult
+    from geogp.runs.pipeline.run_map import RunResult
 
     folder = tmp_path_factory.mktemp("copy") / "run"
     shutil.copytree(finished.path, folder)
@@ -162,9 +162,9 @@ def copy(finished: "RunResult", tmp_path_factory: pytest.TempPathFactory) -> "Ru
 def demo_run(made_once: Callable[..., Path]) -> Path:
     """The folder of the run of `geogp demo`. Tests must not change it."""
     from geogp.commands.demo import demo_request
-    from geogp.runs.pipeline.make_map import make_map
+    from geogp.runs.pipeline.run_map import run_map
 
-    return made_once("demo", lambda out: make_map(demo_request(out=out)))
+    return made_once("demo", lambda out: run_map(demo_request(out=out)))
 
 
 @pytest.fixture(scope="session")

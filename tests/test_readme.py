@@ -25,7 +25,7 @@ def test_the_example_runs(tmp_path, monkeypatch):
 
 
 def test_every_option_and_model_named_exists():
-    from geogp.models.catalogue.build import CATALOGUE
+    from geogp.models.catalogue.rows import CATALOGUE
 
     page = (DOCS / "choosing-a-model.md").read_text("utf-8")
     section = page.partition("## The catalogue")[2].partition("## ")[0]

@@ -28,7 +28,10 @@ def _batch(
     execution: Execution,
     out: Annotated[
         str | None,
-        typer.Option(help="Folder for the runs, or an address such as s3://bucket/batch."),
+        typer.Option(
+            help="Folder for the runs, which all workers share, or an address such as "
+            "s3://bucket/batch."
+        ),
     ] = None,
     resume: Annotated[
         str | None,

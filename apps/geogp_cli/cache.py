@@ -8,7 +8,7 @@ from geogp_cli import console
 from geogp_cli.setting_options import Answer, answering
 
 if TYPE_CHECKING:
-    from geogp.geodata.store.cache_contents import Item
+    from geogp.geodata.store.cache import Item
 
 app = typer.Typer(
     help="List, verify or clear the files that geogp downloaded.", no_args_is_help=True
@@ -19,7 +19,7 @@ app = typer.Typer(
 @answering
 def list_command() -> Answer:
     """List the files in the cache, each with source, date and size."""
-    from geogp.geodata.store.cache_contents import cache_items
+    from geogp.geodata.store.cache import cache_items
 
     return _listed(cache_items())
 
@@ -28,7 +28,7 @@ def list_command() -> Answer:
 @answering
 def verify() -> Answer:
     """Check the content of every file in the cache. If a file is damaged, the exit code is 3."""
-    from geogp.geodata.store.cache_contents import DAMAGED, cache_items
+    from geogp.geodata.store.cache import DAMAGED, cache_items
 
     items = cache_items(check=True)
     answer, damaged = _listed(items), sum(item.state == DAMAGED for item in items)
@@ -45,7 +45,7 @@ def verify() -> Answer:
 @answering
 def clear() -> Answer:
     """Delete the downloaded files; geogp downloads a file again when it needs the file."""
-    from geogp.geodata.store.cache_contents import clear_cache
+    from geogp.geodata.store.cache import clear_cache
 
     done = clear_cache()
     told = [f"deleted {done.files} files, {done.size:,} bytes"]

@@ -20,7 +20,7 @@ from geogp_cli.setting_options import Answer, answering, option_of, takes
 
 if TYPE_CHECKING:
     from geogp.records.run_record import Strata
-    from geogp.runs.pipeline.make_map import RunResult
+    from geogp.runs.pipeline.run_map import RunResult
 
 app = typer.Typer(
     help="Honest maps of network quality from Ookla's tiles.",
@@ -39,9 +39,9 @@ Out, Seed, Fresh, Device, Source, Boundaries = (
 @takes(MapSettings)
 def map_command(request: MapSettings, listener: ProgressListener) -> Answer:
     """Fit a model, draw a map and write a report, all in one run folder."""
-    from geogp.runs.pipeline.make_map import make_map
+    from geogp.answers.pages import make_shown_map
 
-    return _scores(make_map(request, listener))
+    return _scores(make_shown_map(request, listener))
 
 
 @app.command()
@@ -53,10 +53,10 @@ def demo(
     from geogp.commands.demo import demo_request
 
     request = demo_request(out=out, device=device, seed=seed, fresh=fresh)
-    from geogp.runs.pipeline.make_map import make_map
+    from geogp.answers.pages import make_shown_map
 
     with console.working() as listener:
-        return _scores(make_map(request, listener))
+        return _scores(make_shown_map(request, listener))
 
 
 @app.command()
@@ -71,12 +71,12 @@ def report(
     ] = False,
 ) -> Answer:
     """Write the report of a finished run again."""
-    from geogp.runs.pipeline.make_map import remake_report
+    from geogp.answers.pages import remake_report
 
     made = _scores(remake_report(run, latex=latex))
     if not gpkg:
         return made
-    from geogp.commands.answers.area_files import write_tiles
+    from geogp.answers.files import write_tiles
 
     package = write_tiles(run)
     described = {**made.described, "tiles": str(package)}
@@ -191,7 +191,7 @@ def fetch(request: FetchRequest, listener: ProgressListener) -> Answer:
 @takes(PointsRequest)
 def points(request: PointsRequest, listener: ProgressListener) -> Answer:
     """Check a file of your own tests, as `geogp map --points` reads it; or write a template."""
-    from geogp.commands.points.points_file import describe_points, write_template
+    from geogp.commands.points_file import describe_points, write_template
 
     if request.template:
         made = write_template(request)

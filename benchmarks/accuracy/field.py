@@ -26,18 +26,18 @@ from geogp.evaluation.baseline import quarter_baseline
 from geogp.evaluation.metrics import rows_by_group, score_by_stratum
 from geogp.evaluation.splits.split_rows import cell_indices
 from geogp.files import write_text
-from geogp.models.catalogue.build import CATALOGUE
-from geogp.runs.pipeline.job import Job
+from geogp.models.catalogue.rows import CATALOGUE
+from geogp.runs.pipeline.fitting import RunFitter
 
 SPLITS = ("random", "blocks")
 
 
-def measure(job: Job, model: str, how: str) -> tuple[Figures, dict[str, np.ndarray]]:
+def measure(trial: RunFitter, model: str, how: str) -> tuple[Figures, dict[str, np.ndarray]]:
     """Fit a model on the training rows of a split; return figures and test rows."""
-    seen, rows = job.observations, split(job, how)
-    groups = groups_of(job, how)
+    seen, rows = trial.inputs.observations, split(trial, how)
+    groups = groups_of(trial, how)
     data = {
-        name: replace(job.data(chosen), groups=None if groups is None else groups[chosen])
+        name: replace(trial.data(chosen), groups=None if groups is None else groups[chosen])
         for name, chosen in rows.items()
     }
     test, tested = data["test"], rows["test"]
@@ -45,11 +45,11 @@ def measure(job: Job, model: str, how: str) -> tuple[Figures, dict[str, np.ndarr
     start = monotonic()
     peers = {**PEERS, **SCHEDULES}
     if model in peers:
-        units, seed = np.array(job.scale.units), job.request.seed
+        units, seed = np.array(trial.model.scale.units), trial.model.settings.seed
         answer = peers[model](Case(data["train"], data["validation"], test, units, seed))
     else:
-        estimator, seconds = fitted(job, rows, how)
-        answer = Answer(seconds, estimator.predict_distribution(job.table[tested]))
+        estimator, seconds = fitted(trial, rows, how)
+        answer = Answer(seconds, estimator.predict_distribution(trial.inputs.table[tested]))
     whole = monotonic() - start
     reference = quarter_baseline(seen.quarter[rows["train"]], data["train"].y, quarter)
     baseline = score_by_stratum(reference.prediction, test.y, stratum)
@@ -64,13 +64,13 @@ def measure(job: Job, model: str, how: str) -> tuple[Figures, dict[str, np.ndarr
         "pit": law_of(answer).cdf(test.y),
     }
     found = {
-        "region": job.region.code,
+        "region": trial.inputs.region.code,
         "target": seen.target,
         "model": model,
         "split": how,
-        "seed": job.request.seed,
+        "seed": trial.model.settings.seed,
         "n": {name: int(chosen.sum()) for name, chosen in rows.items()},
-        "rows": _digest(seen.quadkey, seen.quarter, parts_of(job, how)),
+        "rows": _digest(seen.quadkey, seen.quarter, parts_of(trial, how)),
         "seconds": {"fit": answer.seconds, "predict": whole - answer.seconds},
         "scores": scores(answer, test.y, stratum),
         "baseline": {name: asdict(value) for name, value in baseline.items()},
@@ -122,7 +122,7 @@ def keep(options: argparse.Namespace, model: str, seed: int, how: str) -> None:
     path = place / f"{how}-{seed}.json"
     if path.exists():
         return
-    job = prepare(
+    trial = prepare(
         options,
         place / f"{how}-{seed}",
         target=options.target,
@@ -131,7 +131,7 @@ def keep(options: argparse.Namespace, model: str, seed: int, how: str) -> None:
         seed=seed,
         device=options.device,
     )
-    found, rows = measure(job, model, how)
+    found, rows = measure(trial, model, how)
     place.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(path.with_suffix(".npz"), **rows)
     write_text(path, json.dumps(found, indent=1) + "\n")

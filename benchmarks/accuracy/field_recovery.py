@@ -21,7 +21,7 @@ from geogp.geodata.simulation.truth import TruthLaw
 from geogp.geodata.tiles.quadkeys import format_quadkeys
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.field.fitted import FittedField
-from geogp.runs.pipeline.job import Job
+from geogp.runs.pipeline.fitting import RunFitter
 
 TESTS = (1, 5, 30)
 """Numbers of tests for which estimated and true measurement variances are compared."""
@@ -46,16 +46,16 @@ by the variance of the true tile effects.
 def recover(options: argparse.Namespace, seed: int) -> Figures:
     """Fit on the training rows of a random split and compare the parts on its test rows."""
     source = Path(options.source)
-    job = prepare(options, OUT / "recovery" / str(seed), preset=options.preset, seed=seed)
-    seen, rows = job.observations, split(job)
+    trial = prepare(options, OUT / "recovery" / str(seed), preset=options.preset, seed=seed)
+    seen, rows = trial.inputs.observations, split(trial)
     test = rows["test"]
-    estimator, _ = fitted(job, rows)
+    estimator, _ = fitted(trial, rows)
     model = estimator.network_
     assert isinstance(model, FittedField)
-    law = json.loads((source / "simulation.json").read_text())["laws"][job.request.target]
-    truth = true_rows(source, job)
+    law = json.loads((source / "simulation.json").read_text())["laws"][trial.model.settings.target]
+    truth = true_rows(source, trial)
     oracle = predictive_oracle(truth, rows["train"], TruthLaw(**law))
-    held, y, tests = job.table[test], seen.y[test], seen.tests[test].astype(float)
+    held, y, tests = trial.inputs.table[test], seen.y[test], seen.tests[test].astype(float)
     own = estimator.predict_distribution(held)
     level = estimator.predict_distribution(held, level=True).mean
     x = estimator.inputs(held)
@@ -86,9 +86,9 @@ def recover(options: argparse.Namespace, seed: int) -> Figures:
     }
 
 
-def true_rows(source: Path, job: Job) -> pd.DataFrame:
-    """Return the truth of the job's rows, in their order."""
-    seen = job.observations
+def true_rows(source: Path, trial: RunFitter) -> pd.DataFrame:
+    """Return the truth of the rows, in their order."""
+    seen = trial.inputs.observations
     quarters = [quarter_label(q) for q in seen.quarter.tolist()]
     rows = pd.DataFrame({"quadkey": format_quadkeys(seen.quadkey), "quarter": quarters})
     truth = pd.read_parquet(source / "truth.parquet")

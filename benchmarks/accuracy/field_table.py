@@ -29,7 +29,7 @@ from geogp.evaluation.strata import (
     value_groups,
 )
 from geogp.geodata.tiles.quarters import quarter_label
-from geogp.models.catalogue.build import CATALOGUE
+from geogp.models.catalogue.rows import CATALOGUE
 from geogp.reports.words import MISSING
 
 ORDER = (*CATALOGUE, *PEERS)

@@ -16,19 +16,19 @@ from benchmarks.region_trial import fitted, prepare, split
 from benchmarks.script import Figures, options_of, say, write_results
 from geogp.evaluation.baseline import quarter_baseline
 from geogp.evaluation.metrics import score
-from geogp.runs.pipeline.job import Job
+from geogp.runs.pipeline.fitting import RunFitter
 
 RANKS = (100, 200, 500, 1000)
 
 
-def measure(job: Job, r: int) -> Figures:
+def measure(trial: RunFitter, r: int) -> Figures:
     """Return seconds and scores for one rank."""
-    job.preset = replace(job.preset, r=r)
-    seen, rows = job.observations, split(job)
+    trial = replace(trial, model=trial.model.with_rank(r))
+    seen, rows = trial.inputs.observations, split(trial)
     train, test = rows["train"], rows["test"]
-    model, seconds = fitted(job, rows)
+    model, seconds = fitted(trial, rows)
     start = monotonic()
-    prediction = model.predict_distribution(job.table[test])
+    prediction = model.predict_distribution(trial.inputs.table[test])
     predict, y = monotonic() - start, seen.y[test]
     base = quarter_baseline(seen.quarter[train], seen.y[train], seen.quarter[test]).prediction
     return {
@@ -75,10 +75,10 @@ def main() -> None:
         ranks=RANKS,
     )
     model = options.model
-    job = prepare(options, options.out, model=model, preset="quick", epochs=options.epochs)
+    trial = prepare(options, options.out, model=model, preset="quick", epochs=options.epochs)
     found = []
     for r in options.ranks:
-        found.append(measure(job, r))
+        found.append(measure(trial, r))
         say(found[-1])
-    text = page(job.region.name, model, found)
+    text = page(trial.inputs.region.name, model, found)
     write_results(options.table, text, found, f"{options.region}-{model}")

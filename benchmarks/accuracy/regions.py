@@ -23,7 +23,7 @@ from geogp.files import write_text
 from geogp.models.names import MODELS as KNOWN
 from geogp.records.map_settings import MapSettings
 from geogp.records.run_settings import upgraded
-from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.pipeline.run_map import run_map
 
 SPLITS = ("random", "blocks")
 STRATA = ("all", "urban", "rural")
@@ -67,7 +67,7 @@ def made(request: MapSettings) -> Figures:
 def _make(request: MapSettings) -> int:
     """Return the peak memory of the process after a run, 0 if the run existed already."""
     say(f"mapping {request.target} by {request.model}")
-    if make_map(request).already_there:
+    if run_map(request).already_there:
         return 0
     return peak_bytes()
 

@@ -24,7 +24,7 @@ from benchmarks.markdown import percent, table
 from benchmarks.region_trial import fitted, prepare, split
 from benchmarks.script import Figures, command_given, kept, parser, write_results
 from geogp.evaluation.metrics import score
-from geogp.models.catalogue.build import CATALOGUE
+from geogp.models.catalogue.rows import CATALOGUE
 from geogp.models.options import NOISES
 from geogp.models.papers.student_noise import StudentGP
 
@@ -58,16 +58,17 @@ def measure(
 ) -> Figures:
     """Fit a model with a share of wrong rows and return its figures on clean test rows."""
     asked = {"epochs": options.epochs, "device": options.device, "preset": "quick", "seed": seed}
-    job = prepare(options, options.out / "unfinished", model=model, noise=noise, **asked)
-    job.preset = replace(job.preset, r=options.rank or job.preset.r)
-    seen, rows = job.observations, split(job)
+    trial = prepare(options, options.out / "unfinished", model=model, noise=noise, **asked)
+    trial = replace(trial, model=trial.model.with_rank(options.rank or trial.model.preset.r))
+    seen, rows = trial.inputs.observations, split(trial)
     y = contaminated(seen.y, ~rows["test"], share=share, factor=FACTOR, seed=seed)
-    job.ingested = replace(job.ingested, observations=replace(seen, y=y))
-    estimator, _ = fitted(job, rows)
-    prediction = estimator.predict_distribution(job.table[rows["test"]])
+    ingested = replace(trial.inputs.ingested, observations=replace(seen, y=y))
+    trial = replace(trial, inputs=replace(trial.inputs, ingested=ingested))
+    estimator, _ = fitted(trial, rows)
+    prediction = estimator.predict_distribution(trial.inputs.table[rows["test"]])
     network = estimator.network_
     found = {
-        "region": job.region.code,
+        "region": trial.inputs.region.code,
         "target": "download",
         "model": model,
         "noise": noise,
@@ -75,13 +76,17 @@ def measure(
         "factor": FACTOR,
         "seed": seed,
         "n": {name: int(chosen.sum()) for name, chosen in rows.items()},
-        "settings": {"h": job.preset.h, "r": job.preset.r, "epochs": job.epochs},
+        "settings": {
+            "h": trial.model.preset.h,
+            "r": trial.model.preset.r,
+            "epochs": trial.model.epochs,
+        },
         "scores": asdict(score(prediction, seen.y[rows["test"]])),
         "noise_sd": float(np.sqrt(prediction.noise_variance[0])),
         "df": float(network.noise.df.detach()) if isinstance(network, StudentGP) else None,
         "seconds": estimator.history_.seconds,
         "versions": {"geogp": geogp.__version__, "torch": torch.__version__},
-        "device": str(job.device),
+        "device": str(trial.model.device),
         "threads": torch.get_num_threads(),
     }
     shown = {name: round(found["scores"][name], 4) for name in SCORES}

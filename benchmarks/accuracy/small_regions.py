@@ -59,18 +59,24 @@ class Window:
 def windows(options: argparse.Namespace) -> Iterator[Window]:
     """Yield all windows, which are the same in every call."""
     rng = np.random.default_rng(5)
-    jobs = {}
+    trials = {}
     for number in range(WINDOWS + SIMULATED):
         region = ORDER[number % len(ORDER)] if number < WINDOWS else "DEMO"
-        if region not in jobs:
+        if region not in trials:
             own = {"region": region, "quarters": REGIONS.get(region)}
             if number >= WINDOWS:
                 demo = demo_request()
                 own |= {"source": demo.source, "boundaries": demo.boundaries}
             asked = argparse.Namespace(**{**vars(options), **own})
-            jobs[region] = prepare(asked, options.out / "job")
-        job = jobs[region]
-        yield Window(number, region, job.table, job.observations, cut(job.observations, rng))
+            trials[region] = prepare(asked, options.out / "unfinished")
+        trial = trials[region]
+        yield Window(
+            number,
+            region,
+            trial.inputs.table,
+            trial.inputs.observations,
+            cut(trial.inputs.observations, rng),
+        )
 
 
 def cut(seen: Observations, rng: np.random.Generator) -> Indices:

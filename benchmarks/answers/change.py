@@ -33,6 +33,14 @@ from benchmarks.answers.areas import estimates, uncalibrated
 from benchmarks.answers.areas import make_world as make_own_world
 from benchmarks.markdown import mean_and_error, percent, plus_minus, table
 from benchmarks.script import Figures, Floats, all_kept, kept, options_of, say, write_results
+from geogp.answers.areas import REACH
+from geogp.answers.change import (
+    WRONG_SHARE,
+    describe_changes,
+    unchanged_scores,
+    wrong_shares,
+)
+from geogp.answers.tile_areas import TileAreas
 from geogp.geodata.places.region import Region
 from geogp.geodata.simulation.simulated_tiles import simulate
 from geogp.geodata.simulation.truth import Grid, TruthLaw, field, laws_of, places_of, tile_process
@@ -41,14 +49,6 @@ from geogp.geodata.tiles.quadkeys import tiles_to_codes
 from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.maps.target_quantities import quantity_of
 from geogp.runs.pipeline.arithmetic import arithmetic
-from geogp.runs.questions.area_levels import REACH
-from geogp.runs.questions.level_changes import (
-    WRONG_SHARE,
-    describe_changes,
-    unchanged_scores,
-    wrong_shares,
-)
-from geogp.runs.questions.tile_areas import TileAreas
 
 WORLDS = ("none", "some", "all", "natural")
 QUARTERS = parse_quarters("2022Q1..2023Q4").all

@@ -26,13 +26,13 @@ from scipy import optimize, sparse
 import geogp
 from benchmarks.markdown import percent, table
 from benchmarks.script import Figures, all_kept, kept, options_of, say, write_results
+from geogp.answers.areas import REACH
 from geogp.evaluation.splits.split_names import CELL_DEGREES
 from geogp.evaluation.splits.split_rows import cell_indices
 from geogp.geodata.places.distances import nearest_km
 from geogp.models.field.far_level import NEAR_KM, RANGE_KM, SHARE, far_share
 from geogp.models.joint.area_means import LEAST_ROWS, blocks_in_quarters
 from geogp.runs.pipeline.arithmetic import arithmetic
-from geogp.runs.questions.area_levels import REACH
 
 PARTS = ((0, 1 / 3), (1 / 3, 2 / 3), (2 / 3, 1), (0, 1 / 2), (1 / 2, 1))
 """Held-out parts of a region, as quantiles of the longitude of its rows."""

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from benchmarks.answers.areas import with_targets
 from benchmarks.markdown import mean_and_error, table
 from benchmarks.script import Figures, Floats, parser, write_results
+from geogp.answers.run import open_run
 from geogp.errors import DataError
 from geogp.geodata.simulation.truth import (
     Grid,
@@ -46,7 +47,6 @@ from geogp.models.joint.design import (
     widest,
 )
 from geogp.models.joint.level import JointLevel, joint_level
-from geogp.runs.open_run import open_run
 from geogp.runs.reopen import Reopened
 
 Indices = NDArray[np.int64]
@@ -70,7 +70,7 @@ class Truth:
     @classmethod
     def of(cls, opened: Reopened, seed: int = 0) -> "Truth":
         """Compute the distribution of a simulated run; compare it with the source's truth."""
-        region, model, scale = opened.job.region, opened.model.network_, opened.job.scale
+        region, model, scale = opened.inputs.region, opened.model.network_, opened.plan.model.scale
         if opened.tiles.zoom != ZOOM or scale.times is None:
             raise DataError(f"expected a map of zoom {ZOOM} with several quarters.")
         assert isinstance(model, FittedField), "only the model field contains its rows"
@@ -89,12 +89,12 @@ class Truth:
         tile = order[np.searchsorted(codes[order], wanted)]
         if not (codes[tile] == wanted).all():
             raise DataError("rows of the model lie on no tile of the region.")
-        quarters = tuple(sorted({*quarter.tolist(), opened.job.question.quarter}))
+        quarters = tuple(sorted({*quarter.tolist(), opened.question.quarter}))
         tests = model.rows.counts[:, 0].cpu().numpy().astype(np.int64)
         when = np.searchsorted(quarters, quarter)
-        now = quarters.index(opened.job.question.quarter)
+        now = quarters.index(opened.question.quarter)
         found = cls(law, grid, places, quarters, tile, when, tests, now)
-        found.check(Path(opened.job.request.source or "") / "truth.parquet")
+        found.check(Path(opened.settings.source or "") / "truth.parquet")
         return found
 
     def check(self, path: Path) -> None:
@@ -263,9 +263,9 @@ def run(
     started = monotonic()
     opened = open_run(path, device="cpu").reopen(tests=tests)
     truth = Truth.of(opened)
-    asked = int(opened.job.question.tests or 1)
+    asked = int(opened.question.tests or 1)
     inputs = opened.model.inputs(
-        opened.job.places.of_tiles(opened.tiles, opened.job.question.quarter)
+        opened.inputs.places.of_tiles(opened.tiles, opened.question.quarter)
     )
     level = joint_level(opened.model.network_, None, inputs, calibrated=False, seed=seed)
     covariance = covariance_of(level)

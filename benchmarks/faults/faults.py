@@ -34,8 +34,7 @@ from benchmarks.faults.faulty_server import Fault, FaultyServer, Manner, serving
 from benchmarks.markdown import table
 from benchmarks.script import parser, write_results
 from geogp.errors import GeogpError, NetworkError, OutputError
-from geogp.geodata.store.cache import note_of
-from geogp.geodata.store.cache_contents import DAMAGED, cache_items
+from geogp.geodata.store.cache import DAMAGED, cache_items, note_of
 from geogp.geodata.store.sources import Web
 
 PASSING = ("drop", "cut", "short", "long", "slow", "misplaced", "429", "500", "503")

@@ -24,7 +24,7 @@ from benchmarks.faults.faulty_server import FaultyServer, Manner
 from benchmarks.faults.fork_command import start
 from benchmarks.script import forking
 from geogp.geodata.places.census import read_region
-from geogp.geodata.store.cache_contents import DAMAGED, WHOLE, cache_items
+from geogp.geodata.store.cache import DAMAGED, WHOLE, cache_items
 from geogp.geodata.store.sources import Web
 
 

@@ -20,7 +20,7 @@ from geogp.geodata.places.census import Boundaries, read_region
 from geogp.geodata.places.region import Region
 from geogp.geodata.simulation.simulated_tiles import simple_region, simulate
 from geogp.geodata.simulation.simulation_files import write_simulation
-from geogp.geodata.store.cache_contents import WHOLE, cache_items
+from geogp.geodata.store.cache import WHOLE, cache_items
 from geogp.geodata.store.remote import Patience
 from geogp.geodata.store.sources import Folder, Web
 from geogp.geodata.tiles import quadkeys

@@ -27,6 +27,7 @@ from benchmarks.fuzz.fuzz_mutations import (
     spoil_zip,
 )
 from benchmarks.fuzz.fuzz_world import FIT, HERE, NEXT, World, fit_data, square
+from geogp.answers.run import open_run
 from geogp.commands.gallery import make_gallery
 from geogp.errors import DataError, GeogpError, RequestError
 from geogp.files import plain_names
@@ -34,8 +35,7 @@ from geogp.geodata.places.census import read_region
 from geogp.geodata.places.layers import read_layer
 from geogp.geodata.points.point_options import PointSource
 from geogp.geodata.points.point_tests import read_point_tests
-from geogp.geodata.store.cache import CacheEntry, read_note, readable_folder
-from geogp.geodata.store.cache_contents import cache_items
+from geogp.geodata.store.cache import CacheEntry, cache_items, read_note, readable_folder
 from geogp.geodata.store.remote import Patience, RemoteFile
 from geogp.geodata.store.sources import Folder, relative_name
 from geogp.geodata.tiles import quadkeys
@@ -54,9 +54,16 @@ from geogp.records.run_record import RunRecord
 from geogp.reports.rendering import report_json
 from geogp.reports.run_report import build_report, report_latex, report_markdown
 from geogp.runs.file_records import RECORDS, records_of
-from geogp.runs.open_run import open_run
-from geogp.runs.pipeline.fitting import RANK_FILE, WEIGHTS_FILE, take_rank, weights_of
-from geogp.runs.pipeline.job import Job
+from geogp.runs.pipeline.fitting import (
+    RANK_FILE,
+    WEIGHTS_FILE,
+    RunFitter,
+    take_rank,
+    weights_of,
+)
+from geogp.runs.pipeline.read import Inputs
+from geogp.runs.pipeline.run_model import RunModel
+from geogp.runs.progress import RunListener
 from geogp.runs.run_folder import RunFolder
 from geogp.runs.run_identity import identity_in
 
@@ -82,6 +89,10 @@ class Reader:
     change: Change | None = None  # damages a content whose format stays valid
     exact: str = NEVER
     share: float = 1.0  # frequency relative to other readers
+
+
+_NO_ROWS = np.ones(1, np.bool_), np.ones(1, np.bool_)
+"""Rows of a fit that is not made: what it needs is in the file."""
 
 
 def digest(*values: object) -> str:
@@ -202,33 +213,26 @@ def read_cache_file(world: World, content: bytes, place: Path) -> str:
 def read_weights(_world: World, content: bytes, place: Path) -> str:
     """Read the weights of an interrupted run."""
     (place / WEIGHTS_FILE).write_bytes(content)
-    job = cast(
-        "Job",
-        SimpleNamespace(
-            preset=PRESETS["quick"],
-            about=SimpleNamespace(uses=("alpha", "beta")),
-            request=SimpleNamespace(tune_weights=True),
-            folder=SimpleNamespace(unfinished=place),
-            seconds={"fit": 0.0},
-        ),
+    model = SimpleNamespace(
+        preset=PRESETS["quick"],
+        name=SimpleNamespace(uses=("alpha", "beta")),
+        settings=SimpleNamespace(tune_weights=True),
     )
-    weights, described = weights_of(job, np.ones(1, np.bool_), np.ones(1, np.bool_))
+    weights, described = weights_of(_unfinished(model, place), _NO_ROWS)
     return digest(weights, described)
 
 
 def read_rank(_world: World, content: bytes, place: Path) -> str:
     """Read the rank of an interrupted run."""
     (place / RANK_FILE).write_bytes(content)
-    job = cast(
-        "Job",
-        SimpleNamespace(
-            preset=PRESETS["quick"],
-            request=SimpleNamespace(budget=10.0),
-            folder=SimpleNamespace(unfinished=place),
-        ),
-    )
-    found = take_rank(job, np.ones(1, np.bool_), np.ones(1, np.bool_))
-    return digest(found, job.preset.r)
+    settings = SimpleNamespace(budget=10.0)
+    model = SimpleNamespace(preset=PRESETS["quick"], settings=settings)
+    return digest(take_rank(_unfinished(model, place), _NO_ROWS, 1))
+
+
+def _unfinished(model: SimpleNamespace, folder: Path) -> RunFitter:
+    """Return what the readers of an interrupted run need."""
+    return RunFitter(cast("RunModel", model), cast("Inputs", None), folder, RunListener())
 
 
 def read_packed(_world: World, content: bytes, _place: Path) -> str:

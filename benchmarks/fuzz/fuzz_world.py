@@ -30,7 +30,7 @@ from geogp.models.fitting.loop import fit
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
 from geogp.records.map_settings import MapSettings
-from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.pipeline.run_map import run_map
 
 HERE = b"@WORLD@"
 """Placeholder in cases for the folder of the world, whose name differs between machines."""
@@ -286,7 +286,7 @@ def _add_run(world: World) -> None:
         epochs=1,
         zoom=11,
     )
-    make_map(request)
+    run_map(request)
     text = (world.run / "run.json").read_bytes().replace(str(world.folder).encode(), HERE)
     for reader in ("run-reopen", "run-report", "run-gallery", "run-folder"):
         world.keep(reader, [text])

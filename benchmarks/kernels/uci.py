@@ -33,7 +33,8 @@ from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
 from geogp.evaluation.metrics import score
 from geogp.files import write_text
-from geogp.models.catalogue.build import CATALOGUE, build
+from geogp.models.catalogue.build import build
+from geogp.models.catalogue.rows import CATALOGUE
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
 from geogp.models.fitting.tuning import TUNING_EPOCHS, choose_weights

@@ -130,12 +130,12 @@ def mapped(asked: dict[str, Any]) -> dict[str, Any]:
     """Make a map; the seconds of its stages are those of run.json."""
     from geogp.models.presets import find_preset  # noqa: PLC0415
     from geogp.records.map_settings import MapSettings  # noqa: PLC0415
-    from geogp.runs.pipeline.make_map import make_map  # noqa: PLC0415
+    from geogp.runs.pipeline.run_map import run_map  # noqa: PLC0415
 
     folder = Path(asked["folder"])
     clock, out = Clock(), folder / "run"
     with clock.stage("map"):
-        made = make_map(
+        made = run_map(
             MapSettings(
                 region=asked["state"],
                 source=str(folder),

@@ -62,7 +62,7 @@ def folder(given: argparse.Namespace) -> Path:
 
 def timed(given: argparse.Namespace, model: str, epochs: int | None, seed: int) -> Figures:
     """Fit our model, or a peer (without epochs); return seconds and log score."""
-    job = prepare(
+    trial = prepare(
         given,
         given.out / "unfinished" / f"{model}-{epochs}-{seed}",
         model="field" if epochs is None else model,
@@ -70,7 +70,7 @@ def timed(given: argparse.Namespace, model: str, epochs: int | None, seed: int) 
         epochs=epochs,
         seed=seed,
     )
-    found, _ = measure(job, model, "random")
+    found, _ = measure(trial, model, "random")
     same = {key: found[key] for key in ("model", "seed", "n", "rows", "seconds")}
     return same | {"epochs": epochs, "log_score": found["scores"]["all"]["nll"]}
 

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from geogp.commands.output_files import OutputFiles
+from geogp.answers.run import open_run
 from geogp.files import output_errors
 from geogp.reports.comparison import compare_pages
 from geogp.reports.comparison.comparison import Comparison, compare
 from geogp.reports.comparison.comparison_rows import RunContent
 from geogp.reports.rendering import report_json
-from geogp.runs.open_run import open_run
+from geogp.runs.output_files import OutputFiles
 from geogp.runs.run_names import run_names
 
 _FILES = ("compare.html", "compare.md", "compare.json")

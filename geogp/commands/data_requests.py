@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from geogp.choices import FORCE_TOLD, MAX_SEED, REQUIRED, check_settings, setting, settings_of
-from geogp.geodata.places.region_choice import AUTO, CRS_OF_REGION, RegionChoice
+from geogp.geodata.places.region_choice import CRS_OF_REGION, RegionChoice
+from geogp.geodata.places.state_names import AUTO
 from geogp.geodata.points.point_options import PointOptions
 from geogp.geodata.store.addresses import PUBLIC_SOURCE
 from geogp.geodata.tiles.quarters import parse_quarters

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from geogp.commands.output_files import OutputFiles
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.splits.split_names import SPLITS
 from geogp.files import output_errors
@@ -20,6 +19,7 @@ from geogp.maps.figures.thumbnails import Picture, draw_thumbnails, read_picture
 from geogp.records.run_record import RunMap, RunRecord, given
 from geogp.reports.rendering import html_page
 from geogp.reports.words import DEFAULT_ATTRIBUTION, UNITS
+from geogp.runs.output_files import OutputFiles
 from geogp.runs.progress import ProgressListener
 from geogp.runs.run_folder import GRID_FILE, RunFolder, read_run_record
 from geogp.runs.run_names import RUN_FILE, printable

@@ -11,9 +11,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from geogp.commands.answers.run_answer import open_requested
-from geogp.commands.output_files import OutputFiles
-from geogp.commands.run_requests import FiguresRequest
+from geogp.answers.requests import FiguresRequest
+from geogp.answers.run import Run, open_run
 from geogp.errors import RequestError
 from geogp.evaluation.assessment import split_rows, widths_by_group
 from geogp.evaluation.score_groups import Reliability, group_reports
@@ -29,13 +28,14 @@ from geogp.maps.target_quantities import quantity_of
 from geogp.models.joint.law import Components, leading_components
 from geogp.models.names import find_model
 from geogp.reports.rendering import say
-from geogp.runs.open_run import Run, open_run
+from geogp.runs.output_files import OutputFiles
 from geogp.runs.pipeline.arithmetic import arithmetic
-from geogp.runs.pipeline.drawing import reference_slices
+from geogp.runs.pipeline.draw import reference_slices
 from geogp.runs.progress import ProgressListener
 from geogp.runs.reopen import Reopened
 from geogp.runs.run_folder import locked_run
 from geogp.runs.run_names import run_names
+from geogp.runs.run_places import RunPlaces
 
 Floats = NDArray[np.float64]
 Figures = dict[str, tuple[Canvas, str]]
@@ -84,7 +84,12 @@ def make_figures(
         every = (*files, out / _CAPTIONS)
         write = OutputFiles("figures", every, reads=inputs, runs=runs, force=request.force).write
     with nullcontext() if apart else locked_run(request.run):
-        run = open_requested(request, listener)
+        run = open_run(
+            request.run,
+            device=request.device,
+            read_from=RunPlaces(request.source, request.boundaries),
+            listener=listener,
+        )
         with arithmetic(precision=run.record.precision):
             return _figures(run, request, out, write)
 
@@ -107,7 +112,7 @@ def _figures(
     run.listener.stage("computing the kernel and the components of the basis over the region")
     slices, components = _kernel(opened)
     run.listener.stage("drawing")
-    region, tiles, at = opened.job.region, opened.tiles, opened.record.map.at
+    region, tiles, at = opened.inputs.region, opened.tiles, opened.record.map.at
     quantity = quantity_of(record.target)
     what = f"{region.name}, {record.service}, {quantity.subject}"
     drawn: Figures = {
@@ -216,9 +221,9 @@ def _by_stratum(values: dict[str, Floats]) -> dict[str, Floats]:
 
 
 def _kernel(opened: Reopened) -> tuple[list[Any], Components]:
-    job, tiles = opened.job, opened.tiles
-    slices = reference_slices(job, opened.model, tiles)
-    inputs = opened.model.inputs(job.places.of_tiles(tiles, job.question.quarter))
+    tiles = opened.tiles
+    slices = reference_slices(opened.inputs, opened.question, opened.model, tiles)
+    inputs = opened.model.inputs(opened.places(opened.question.quarter))
     return slices, leading_components(opened.model.network_, inputs, COMPONENTS)
 
 

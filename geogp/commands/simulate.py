@@ -7,7 +7,6 @@ from typing import Any
 import pandas as pd
 
 from geogp.commands.data_requests import SimulationRequest
-from geogp.commands.output_files import OutputFiles
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.splits.split_rows import block_split, random_split
 from geogp.files import check_folder, read_json, write_bytes, write_text
@@ -21,6 +20,7 @@ from geogp.geodata.simulation.simulation_files import (
     write_simulation,
 )
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_label
+from geogp.runs.output_files import OutputFiles
 from geogp.runs.progress import ProgressListener
 
 ORACLE_TARGET = "download"

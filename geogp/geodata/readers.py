@@ -7,8 +7,9 @@ import geopandas as gpd
 
 from geogp.arguments import checked_arguments
 from geogp.choices import one_of
+from geogp.geodata.places.file_choice import file_and_rest
 from geogp.geodata.places.region import Region
-from geogp.geodata.places.region_choice import RegionChoice, file_and_rest
+from geogp.geodata.places.region_choice import RegionChoice
 from geogp.geodata.places.stratum_column import stratum_column
 from geogp.geodata.store.addresses import PUBLIC_SOURCE
 from geogp.geodata.store.sources import open_source

@@ -25,12 +25,9 @@ from geogp.choices import (
 from geogp.errors import RequestError
 from geogp.evaluation.conformal.repair_methods import METHODS
 from geogp.evaluation.splits.split_names import BUFFER, BUFFER_KM, MAX_FOLDS, SPLITS
-from geogp.geodata.places.region_choice import (
-    CRS_OF_FILES,
-    VINTAGE_CHOICES,
-    RegionChoice,
-    absolute_name,
-)
+from geogp.geodata.places.file_choice import absolute_name
+from geogp.geodata.places.region_choice import CRS_OF_FILES, RegionChoice
+from geogp.geodata.places.state_names import VINTAGE_CHOICES
 from geogp.geodata.points.point_options import PointOptions, PointSource
 from geogp.geodata.store.addresses import PUBLIC_SOURCE, absolute_place
 from geogp.geodata.tiles.quadkeys import ZOOM

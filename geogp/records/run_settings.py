@@ -17,7 +17,7 @@ from geogp.arguments import alternatives
 from geogp.choices import Setting, settings_of
 from geogp.evaluation.scores import Size
 from geogp.evaluation.splits.split_names import BUFFER
-from geogp.geodata.places.region_choice import AUTO
+from geogp.geodata.places.state_names import AUTO
 from geogp.geodata.points.point_options import PointOptions
 from geogp.records.map_settings import (
     CheckSettings,
@@ -126,38 +126,38 @@ def _struct(name: str, group: type, *bases: type[Struct], leave: str = "") -> An
 
 if TYPE_CHECKING:  # mypy sees the groups, which have more settings
 
-    class RunWhere(WhereSettings):
+    class WhereRecord(WhereSettings):
         """The region of a run."""
 
         strata_names: list[str] | None
 
-    class RunData(DataSettings):
+    class DataRecord(DataSettings):
         """The data of a run."""
 
-    class RunModel(ModelSettings):
+    class ModelRecord(ModelSettings):
         """The model of a run, and the sizes and the schedule of its fits."""
 
         refit: bool
 
-    class RunChecks(CheckSettings):
+    class CheckRecord(CheckSettings):
         """The tests of the model of a run."""
 
         splits: list[str]
 
 else:
-    RunWhere = _struct("RunWhere", WhereSettings, OwnStrata)
-    RunData = _struct("RunData", DataSettings, leave="crs")
-    RunModel = _struct("RunModel", ModelSettings, FitSizes)
-    RunChecks = _struct("RunChecks", CheckSettings, RunSplits)
+    WhereRecord = _struct("WhereRecord", WhereSettings, OwnStrata)
+    DataRecord = _struct("DataRecord", DataSettings, leave="crs")
+    ModelRecord = _struct("ModelRecord", ModelSettings, FitSizes)
+    CheckRecord = _struct("CheckRecord", CheckSettings, RunSplits)
 
 
 class RunSettings(Struct, frozen=True, kw_only=True):
     """The settings of a run, in groups."""
 
-    where: RunWhere
-    data: RunData
-    model: RunModel
-    checks: RunChecks
+    where: WhereRecord
+    data: DataRecord
+    model: ModelRecord
+    checks: CheckRecord
 
     @property
     def is_state(self) -> bool:

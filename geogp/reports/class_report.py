@@ -32,6 +32,7 @@ from geogp.evaluation.threshold_reliability import (
 from geogp.geodata.places.stratum_column import with_strata
 from geogp.geodata.tiles.targets import TARGETS
 from geogp.records.run_record import RunRecord
+from geogp.reports.beside import NOTHING_BESIDE, Beside
 from geogp.reports.rendering import (
     environment,
     html_page,
@@ -107,7 +108,11 @@ class ClassRunReport(ReportFacts):
 
 
 def class_report_texts(
-    run: RunRecord, predictions: pd.DataFrame, *, latex: bool = False
+    run: RunRecord,
+    predictions: pd.DataFrame,
+    beside: Beside = NOTHING_BESIDE,
+    *,
+    latex: bool = False,
 ) -> dict[str, str]:
     """Return the files of the report by name; raise RequestError for `latex`.
 
@@ -123,7 +128,7 @@ def class_report_texts(
         name: {group: thresholds_figure(split.reliability, group) for group in split.drawn}
         for name, split in report.splits.items()
     }
-    context = {"report": report, "limits": LIMITS, "figures": figures}
+    context = {"report": report, "limits": LIMITS, "figures": figures, "beside": beside}
     return {
         "report.json": report_json(report),
         "report.md": environment().get_template("class_report.md.j2").render(context),

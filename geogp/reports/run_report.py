@@ -30,6 +30,7 @@ from geogp.geodata.places.stratum_column import with_strata
 from geogp.records.record_names import NOISE_IN_SPREAD
 from geogp.records.repair_records import CalibrationRecord
 from geogp.records.run_record import RunRecord, VarianceCheck, given
+from geogp.reports.beside import NOTHING_BESIDE, Beside
 from geogp.reports.rendering import (
     environment,
     html_page,
@@ -134,21 +135,28 @@ def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
 
 
 def report_texts(
-    run: RunRecord, predictions: pd.DataFrame, *, latex: bool = False
+    run: RunRecord,
+    predictions: pd.DataFrame,
+    beside: Beside = NOTHING_BESIDE,
+    *,
+    latex: bool = False,
 ) -> dict[str, str]:
-    """Return the files of the report by name; with `latex`, also report.tex; see `build_report`."""
+    """Return the files of the report by name; with `latex`, also report.tex; see `build_report`.
+
+    The report shows the pictures and answers that lie beside it.
+    """
     report = build_report(run, predictions)
     found = {
         "report.json": report_json(report),
-        "report.md": report_markdown(report),
-        "report.html": report_html(report, predictions),
+        "report.md": report_markdown(report, beside),
+        "report.html": report_html(report, predictions, beside),
     }
     return found | ({"report.tex": report_latex(report)} if latex else {})
 
 
-def report_markdown(report: Report) -> str:
+def report_markdown(report: Report, beside: Beside = NOTHING_BESIDE) -> str:
     """Return the report as Markdown, without figures; text from the data is escaped."""
-    return environment().get_template("report.md.j2").render(_context(report))
+    return environment().get_template("report.md.j2").render(_context(report), beside=beside)
 
 
 def report_latex(report: Report) -> str:
@@ -162,7 +170,7 @@ def report_latex(report: Report) -> str:
     return latex_table("report", {**_context(report), "splits": report.splits})
 
 
-def report_html(report: Report, predictions: pd.DataFrame) -> str:
+def report_html(report: Report, predictions: pd.DataFrame, beside: Beside = NOTHING_BESIDE) -> str:
     """Return the report as one HTML page that needs no other file and no network.
 
     `predictions` are the test predictions from which the report was built, for the violins of
@@ -184,6 +192,7 @@ def report_html(report: Report, predictions: pd.DataFrame) -> str:
         "figures": drawn,
         "probabilities": probabilities,
         "areas": areas_figure(areas) if areas else "",
+        "beside": beside,
     }
     return html_page("report", context)
 

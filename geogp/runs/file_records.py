@@ -1,7 +1,6 @@
 """Stores the size and hash of each file of a run in run.json, and checks the files."""
 
 import hashlib
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -40,22 +39,6 @@ def damaged_files(folder: Path, run: RunRecord, names: Iterable[str] | None = No
         ]
     except OSError as error:
         raise DataError(f"a file of the run {folder} cannot be read: {error}.") from error
-
-
-def files_of_wrong_size(sizes: dict[str, int], run: RunRecord) -> list[str]:
-    """Return the names of a run's files that are missing or whose size differs from run.json.
-
-    `sizes` has the size in bytes of each stored file, by path in the run folder. If an older
-    run.json has no records, only missing files are returned.
-    """
-    held: Counter[str] = Counter()
-    for path, size in sizes.items():
-        held[path.partition("/")[0]] += size
-    records = run.file_records
-    if records is UNSET:
-        return [name for name in files_of(run) if name not in held]
-    recorded = {name: record.bytes for name, record in records.items()}
-    return [name for name in files_of(run) if name not in held or held[name] != recorded.get(name)]
 
 
 def record_files(run_file: Path, run: RunRecord, names: Iterable[str]) -> RunRecord:

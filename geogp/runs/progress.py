@@ -1,7 +1,8 @@
-"""The listener that receives the progress of a job, and the clock of the phases of a map."""
+"""Listeners of the progress of a run, and the clock of its phases."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 PHASES = ("read", "fit", "check", "predict", "write")
@@ -97,7 +98,7 @@ def duration(seconds: float) -> str:
 
 
 class ProgressListener:
-    """Receiver of a job's stages, progress and warnings; this base class ignores them."""
+    """Receiver of a run's stages, progress and warnings; this base class ignores them."""
 
     def phases(self, clock: PhaseClock) -> None:
         """Receive the clock of a map before its first phase begins."""
@@ -110,3 +111,51 @@ class ProgressListener:
 
     def warn(self, text: str) -> None:
         """Receive a warning, which is also written to run.json."""
+
+
+class RunListener(ProgressListener):
+    """The one listener of a run: passes everything on to `outer`, and keeps what run.json says.
+
+    Attributes
+    ----------
+    warnings
+        All warnings so far.
+    seconds
+        The seconds of reading, fits, predictions and writing.
+    clock
+        The clock of the phases.
+    """
+
+    def __init__(self, outer: ProgressListener | None = None) -> None:
+        self.outer = outer or ProgressListener()
+        self.warnings: list[str] = []
+        self.seconds = dict.fromkeys(("read", "fit", "predict", "write"), 0.0)
+        self.clock = PhaseClock()
+        self.outer.phases(self.clock)
+
+    def begin(self, phase: str, text: str) -> None:
+        """Begin a part of a phase and a stage."""
+        self.clock.begin(phase)
+        self.stage(text)
+
+    def stage(self, text: str) -> None:
+        """Pass on the name of a stage that begins."""
+        self.outer.stage(text)
+
+    def progress(self, text: str, done: int, total: int, note: str = "") -> None:
+        """Pass on the progress within a stage."""
+        self.outer.progress(text, done, total, note)
+
+    def warn(self, text: str) -> None:
+        """Keep a warning and pass it on."""
+        self.warnings.append(text)
+        self.outer.warn(text)
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Add the seconds spent in the ``with`` block to the entry `name` of `seconds`."""
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] += time.monotonic() - start

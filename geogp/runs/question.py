@@ -45,6 +45,11 @@ class Question:
             "quarters_beyond_data": self.beyond,
         }
 
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Columns of a table of places to predict, by name, each with one value for all rows."""
+        return {"tests": self.tests, "devices": self.devices, "provider": self.provider}
+
     def words(self) -> str:
         """Return the predicted quantity in the plural, for notes and legends."""
         return self._words() + ("" if self.provider is None else f" ({self.provider})")

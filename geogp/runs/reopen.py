@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -17,26 +17,30 @@ from numpy.typing import NDArray
 from geogp.errors import LONGEST_PATH, DataError, OutputError, RequestError, named
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.splits.row_parts import CALIBRATION, TRAIN, VALIDATION
+from geogp.evaluation.splits.split_names import RANDOM
 from geogp.evaluation.splits.split_rows import random_split
+from geogp.geodata.places.area_kinds import BY_COUNTY, BY_STRATUM, BY_TRACT, CENSUS_LAYERS
 from geogp.geodata.places.census import read_tracts
 from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.layers import PolygonLayer, read_layer
-from geogp.geodata.places.region import Tiles
+from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.store.sources import open_source
+from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.joint.level import JointLevel
+from geogp.models.numerics.devices import pick_device
 from geogp.records.map_settings import MAX_TILES, MapSettings
 from geogp.records.record_reading import complete_record
 from geogp.records.run_record import OpenedRecord, given
 from geogp.runs.kept_level import KeptLevel
-from geogp.runs.pipeline.job import Job, prepare
-from geogp.runs.questions.question_types import BY_COUNTY, BY_STRATUM, BY_TRACT, CENSUS_LAYERS
+from geogp.runs.pipeline.plan import Plan, plan_map
+from geogp.runs.pipeline.read import Inputs, read_inputs
+from geogp.runs.progress import RunListener
+from geogp.runs.question import Question
 from geogp.runs.run_folder import MODEL_FILE, check_model
 from geogp.runs.run_identity import input_record, same_input, settings_of
 from geogp.runs.run_names import RUN_FILE
-
-if TYPE_CHECKING:
-    from geogp.runs.open_run import Run
+from geogp.runs.stored_run import StoredRun
 
 Floats = NDArray[np.float64]
 
@@ -52,9 +56,32 @@ class Reopened:
 
     path: Path
     record: OpenedRecord
-    job: Job
+    settings: MapSettings
+    inputs: Inputs
+    plan: Plan
     model: SpatialGP
     tiles: Tiles
+    listener: RunListener
+
+    @property
+    def question(self) -> Question:
+        """The predicted quantity and the quarter."""
+        return self.plan.question
+
+    @property
+    def mapped(self) -> Observations:
+        """The rows of the provider of the map; all rows if the run is not by provider."""
+        return self.inputs.observations.of_provider(self.question.provider)
+
+    def of_provider(self, name: str) -> "Reopened":
+        """Return the same run with the map of another provider."""
+        question = replace(self.question, provider=name)
+        return replace(self, plan=replace(self.plan, question=question))
+
+    def places(self, quarter: int, provider: str | None = None) -> pd.DataFrame:
+        """Return the table of the tiles in a quarter, of the provider of the map by default."""
+        name = provider or self.question.provider
+        return self.inputs.places.of_tiles(self.tiles, quarter, provider=name)
 
     def level(
         self,
@@ -70,20 +97,19 @@ class Reopened:
         first quarter, then all tiles of the next quarter; with `providers`, first all of the first
         provider. By default, a run by provider has the level of the provider of the map.
         """
-        job, times = self.job, quarters or (self.job.question.quarter,)
-        if job.providers and not providers:
-            job.warn(
-                f"this answer is about {job.places.provider}, the provider with most rows. "
+        times, name = quarters or (self.question.quarter,), self.question.provider
+        if name is not None and not providers:
+            self.listener.warn(
+                f"this answer is about {name}, the provider with most rows. "
                 "geogp areas --by-provider compares all providers of the run."
             )
         often = "" if len(times) == 1 else f" in {len(times)} quarters"
-        job.listener.stage(f"joint level of {len(self.tiles):,} tiles{often}")
-        jobs = [job.of_provider(name) for name in providers] or [job]
-        parts = [one.places.of_tiles(self.tiles, quarter) for one in jobs for quarter in times]
+        self.listener.stage(f"joint level of {len(self.tiles):,} tiles{often}")
+        parts = [self.places(time, one) for one in providers or (name,) for time in times]
         places = pd.concat(parts)
         how: dict[str, Any] = {"seed": seed, "columns": columns, "calibrated": calibrated}
         records = given(self.record.file_records, {})
-        keeps = self.model.network_.holds_rows and job.keeps_level and calibrated
+        keeps = self.model.network_.holds_rows and self.plan.model.keeps_level and calibrated
         if not keeps or len(parts) > 1 or MODEL_FILE not in records:
             return self.model.joint(places, rows=self._rows(), **how)
         # The hash in run.json is that of the loaded model, even if the folder changes meanwhile.
@@ -98,20 +124,20 @@ class Reopened:
 
     def warn_of_smooth_level(self, level: JointLevel, what: str) -> None:
         """Warn that the uncertainty of `what` is too small if the model has no tile process."""
-        about = self.job.about
-        if not about.has_tiles:
+        name = self.plan.model.name
+        if not name.has_tiles:
             own = ", with a variance that differs between tiles" if level.own.any() else ""
-            self.job.warn(
-                f"{about.name} does not model how single tiles differ from their surroundings: its "
+            self.listener.warn(
+                f"{name.name} does not model how single tiles differ from their surroundings: its "
                 f"level is a smooth field{own}, so the stated uncertainty of {what} is too small."
             )
 
     @cached_property
     def far(self) -> NDArray[np.bool_]:
         """Mask of the tiles far from any measurement, (n,); see ``--far-km`` of `geogp map`."""
-        seen = self.job.mapped
-        distance = nearest_km(*self.tiles.centres, seen.longitude, seen.latitude)
-        return np.asarray(distance > self.job.request.far_km)
+        rows = self.mapped
+        distance = nearest_km(*self.tiles.centres, rows.longitude, rows.latitude)
+        return np.asarray(distance > self.settings.far_km)
 
     def layer(self, by: str, crs: str | None = None) -> PolygonLayer:
         """Return the polygons of ``--by`` (county, urban, tract or a file); warn if they overlap.
@@ -119,11 +145,11 @@ class Reopened:
         `crs` is the CRS of a file that has none. Raises RequestError if the boundaries have no such
         polygons, and the errors of `read_layer`.
         """
-        boundaries, where = self.job.boundaries, self.job.request.boundaries
+        boundaries, where = self.inputs.boundaries, self.settings.boundaries
         if by not in CENSUS_LAYERS:
             layer: PolygonLayer | None = read_layer(by, crs)
         elif by == BY_TRACT:
-            region = self.job.region
+            region = self.inputs.region
             layer = None if where is None else read_tracts(open_source(where), region)
         else:
             layer = boundaries.counties if by == BY_COUNTY else boundaries.urban_areas
@@ -134,24 +160,23 @@ class Reopened:
                 else f"the boundaries in {where} contain"
             )
             raise RequestError(
-                f"{reason} no {by} areas of {self.job.region.name}. Give your own polygons with "
+                f"{reason} no {by} areas of {self.inputs.region.name}. Give your own polygons with "
                 "--by FILE:COLUMN."
             )
         overlap = layer.overlap(*self.tiles.centres, "tiles")
         for text in layer.warnings if overlap is None else (*layer.warnings, overlap):
-            self.job.warn(text)
+            self.listener.warn(text)
         return layer
 
     def _rows(self) -> tuple[pd.DataFrame, Floats] | None:
         """Return the training rows of the map's model; None if the model stores these rows."""
-        job = self.job
         if self.model.network_.holds_rows:
             return None
-        seen, calibrated = job.observations, job.request.calibrated
+        seen, calibrated = self.inputs.observations, self.settings.calibrated
         parts = random_split(seen.quadkey, seen.quarter, self.record.seed, calibrated=calibrated)
         held_out = np.isin(parts, (VALIDATION, CALIBRATION))
-        rows = ~held_out if job.refits else parts == TRAIN
-        return job.table[rows], seen.y[rows]
+        rows = ~held_out if self.plan.refits else parts == TRAIN
+        return self.inputs.table[rows], seen.y[rows]
 
 
 def for_file_name(text: str) -> str:
@@ -178,7 +203,7 @@ def tag_of(by: str, layer: PolygonLayer) -> str:
     return f"{name}_file" if name in _TAKEN else name
 
 
-def reopen(run: "Run", *, tests: int | None, devices: int | None, at: str | None) -> Reopened:
+def reopen(run: StoredRun, *, tests: int | None, devices: int | None, at: str | None) -> Reopened:
     """Read the data of a finished run again; raise DataError if the data have changed.
 
     Raises the errors of `Run.reopen`, and RequestError if the model cannot make the prediction.
@@ -200,20 +225,24 @@ def reopen(run: "Run", *, tests: int | None, devices: int | None, at: str | None
         device=run.device,
         out=path,
     )
-    job = prepare(request, run.listener)
+    device, listener = pick_device(run.device), RunListener(run.listener)
+    inputs = read_inputs(request, listener)
     # The version of geogp that made the run may define the preset differently.
-    job.preset = replace(job.preset, refit=record.settings.model.refit)
+    checked = record.settings
+    refits = checked.model.refit or RANDOM.name not in checked.checks.splits
+    plan = replace(plan_map(request, inputs, device, listener), refits=refits)
     check_model(path, record, model.model, notes)
-    _check_inputs(path, record, job)
-    return Reopened(path, record, job, model, _tiles(path, record, job))
+    _check_inputs(path, record, inputs)
+    tiles = _tiles(path, record, inputs.region)
+    return Reopened(path, record, request, inputs, plan, model, tiles, listener)
 
 
-def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
+def _check_inputs(path: Path, record: OpenedRecord, inputs: Inputs) -> None:
     """Raise DataError if the input files or their rows differ from the input of the run."""
     # Each file is compared with all entries: a user's layer may have the name of a boundary file.
     changed = [
         file.name
-        for file in (*job.boundaries.files, *job.ingested.files, *job.places.files)
+        for file in inputs.files
         if not any(same_input(input_record(file), one) for one in record.inputs)
     ]
     if changed:
@@ -222,7 +251,7 @@ def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
             "made. Make the run again with --fresh, or restore the files."
         )
     # A missing file of the other service has no rows, and is no error when the service is read.
-    read = {file.name for file in job.places.files}
+    read = {file.name for file in inputs.places.files}
     lost = [name for one in given(record.covariates, []) for name in one.files if name not in read]
     if lost:
         raise DataError(
@@ -230,7 +259,7 @@ def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
             f"{named(sorted(set(lost)), longest=LONGEST_PATH)}, which are "
             f"missing now. Restore the files, or make the run again with --fresh."
         )
-    found = len(job.observations)
+    found = len(inputs.observations)
     counted = {} if record.n is UNSET else record.n
     other = {parts.rows for parts in counted.values()} - {found}
     if other:
@@ -240,15 +269,15 @@ def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
         )
 
 
-def _tiles(path: Path, record: OpenedRecord, job: Job) -> Tiles:
+def _tiles(path: Path, record: OpenedRecord, region: Region) -> Tiles:
     """Return the tiles of the map; raise DataError if run.json has another number of tiles."""
     zoom, count = record.map.zoom, record.map.tiles
-    if zoom == job.region.zoom_within(zoom, MAX_TILES):
-        tiles = job.region.tiles(zoom)
+    if zoom == region.zoom_within(zoom, MAX_TILES):
+        tiles = region.tiles(zoom)
         if len(tiles) == (len(tiles) if count is UNSET else count) > 0:
             return tiles
     raise DataError(
         f"{path / RUN_FILE} says that the map has {count} tiles of zoom {zoom}, but "
-        f"{job.region.name} does not have these tiles. Was the file edited? Make the run again "
+        f"{region.name} does not have these tiles. Was the file edited? Make the run again "
         f"with --fresh."
     )

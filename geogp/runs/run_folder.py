@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 from msgspec.structs import replace
 
-from geogp.errors import DataError, OutputError, RequestError, named
+from geogp.errors import DataError, OtherRunError, OutputError, RequestError, named
 from geogp.files import check_folder, output_errors, plain_names, read_json, remove, write_text
 from geogp.geodata.places.stratum_column import with_strata
 from geogp.geodata.tiles.parquet_files import read_table
@@ -132,13 +132,13 @@ class RunFolder:
         """Return the record of run.json if the fits of this run are complete, otherwise None.
 
         The run may have other map settings (`drawing`), and may lack files (see `damaged_files`).
-        If the folder also has an unfinished run, the finished run is ignored. Raises RequestError
+        If the folder also has an unfinished run, the finished run is ignored. Raises OtherRunError
         if the folder has a run with other settings, and DataError if run.json is damaged.
         """
         held = self._latest()
         different = differences(identity_in(held), identity) if held else []
         if different:
-            raise RequestError(
+            raise OtherRunError(
                 f"{self.path} contains a run that differs in {named(different)}. Start over "
                 "with --fresh, or choose another folder with --out."
             )

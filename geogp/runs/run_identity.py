@@ -12,7 +12,7 @@ from msgspec import UNSET, to_builtins
 from msgspec.structs import asdict, fields
 
 from geogp import choices
-from geogp.geodata.places.region_choice import existing_path
+from geogp.geodata.places.file_choice import existing_path
 from geogp.geodata.tiles.ookla import InputFile
 from geogp.records.map_settings import MapSettings
 from geogp.records.record_names import QUESTIONS
@@ -63,11 +63,6 @@ def differences(held: RunIdentity, identity: RunIdentity) -> list[str]:
         if all(one and other and same_input(one, other) for one, other in pairs):
             found.remove("inputs")
     return found
-
-
-def same_map(held: RunIdentity, identity: RunIdentity) -> bool:
-    """Return whether fits and map settings of two runs are equal, so that their maps are equal."""
-    return not differences(held, identity) and held.drawing == identity.drawing
 
 
 def input_record(file: InputFile) -> InputRecord:

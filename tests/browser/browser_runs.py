@@ -20,15 +20,15 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import pandas as pd
 from run_worlds import Small, write_small
 
+from geogp.answers.run import open_run
 from geogp.distributions.prediction import Prediction
 from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.simulation.simulated_tiles import simple_region
 from geogp.maps.frame import Frame
-from geogp.runs.open_run import open_run
-from geogp.runs.pipeline.make_map import make_map
-from geogp.runs.pipeline.predicting import MapPredictor
+from geogp.runs.pipeline.map_predictor import MapPredictor
 from geogp.runs.pipeline.repair import repair_of
-from geogp.runs.pipeline.validation import map_calibration_rows
+from geogp.runs.pipeline.run_map import run_map
+from geogp.runs.pipeline.splits import map_calibration_rows
 from geogp.runs.reopen import Reopened
 
 GIVEN = [Path(text) for text in os.environ.get("GEOGP_RUNS", "").split(os.pathsep) if text]
@@ -75,17 +75,18 @@ class Run:
     @cached_property
     def asker(self) -> MapPredictor:
         """What predicts the map's tiles, with the run's repair."""
-        job, model = self.opened.job, self.opened.model
-        repair = repair_of(job, model, map_calibration_rows(job))
-        zoom = self.data["frame"]["zoom"]
-        return MapPredictor(job, model, repair, zoom)
+        opened = self.opened
+        settings, inputs, model = opened.settings, opened.inputs, opened.model
+        rows = map_calibration_rows(settings, inputs)
+        repair = repair_of(settings.conformal, inputs, model, rows)
+        return MapPredictor(inputs, opened.question, model, repair, self.data["frame"]["zoom"])
 
     def law(self, at: tuple[int, int]) -> Prediction:
         """Return what the model predicts for a cell of the grid, (row, column)."""
         inside = np.zeros_like(self.inside)
         inside[at] = True
         tile = cells_of(inside, Frame(**self.data["frame"]))
-        return self.asker.predict(tile, [self.asker.job.question.quarter])
+        return self.asker.predict(tile, [self.asker.question.quarter])
 
     @property
     def frame(self) -> Frame:
@@ -93,7 +94,9 @@ class Run:
 
     def places(self, tiles: Tiles) -> pd.DataFrame:
         """Return tiles as the model takes them, in the quarter of the map."""
-        return self.opened.job.places.of_tiles(tiles, self.opened.job.question.quarter)
+        question = self.opened.question
+        columns = {"provider": question.provider}
+        return self.opened.inputs.places.of_tiles(tiles, question.quarter, **columns)
 
 
 def cells_of(inside: np.ndarray, frame: Frame) -> Tiles:
@@ -110,7 +113,7 @@ def make_run(folder: Path) -> Run:
     squares = [box(x[i], y[j], x[i + 1], y[j + 1]) for i in range(2) for j in range(2)]
     names = ["Añasco", "O'Brien", "St. Mary", "Vega"]
     write_counties(small, names, squares)
-    result = make_map(small.request(folder / "run", split="random", far_km=4.0))
+    result = run_map(small.request(folder / "run", split="random", far_km=4.0))
     return Run(result.path)
 
 
@@ -129,7 +132,7 @@ def make_run_across(folder: Path) -> Run:
     across = MultiPolygon([box(179.9, -17.1, 180, -16.7), box(-180, -17.1, -179.9, -16.7)])
     sides = [box(179.7, -17.1, 179.9, -16.7), across, box(-179.9, -17.1, -179.6, -16.7)]
     write_counties(small, ["Lau", "Middle", "Vuna"], sides)
-    return Run(make_map(small.request(folder / "across", split="random", zoom=14)).path)
+    return Run(run_map(small.request(folder / "across", split="random", zoom=14)).path)
 
 
 def write_counties(small: Small, names: list[str], shapes: list[BaseGeometry]) -> None:

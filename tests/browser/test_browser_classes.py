@@ -5,7 +5,7 @@ import pytest
 from browser_pages import make_tiers
 from browser_values import assert_coloured, layer_of, on_map, place_of
 
-from geogp.geodata.tiles.speed_tiers import SPEED_TIERS
+from geogp.geodata.tiles.targets import SPEED_TIERS
 from geogp.maps.page.packing import unpack
 
 

@@ -11,7 +11,7 @@ from browser_values import place_of, probability, quantile
 from shapely.geometry import box
 
 from geogp.geodata.tiles.quadkeys import format_quadkeys, tiles_to_codes
-from geogp.geodata.tiles.speed_tiers import SPEED_TIERS
+from geogp.geodata.tiles.targets import SPEED_TIERS
 from geogp.maps.page.packing import unpack
 
 

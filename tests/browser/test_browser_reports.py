@@ -6,10 +6,10 @@ import shutil
 import pytest
 from browser_acts import serious
 
-from geogp.commands.answers.next_tiles import choose_tiles
+from geogp.answers.make import make_answer
+from geogp.answers.requests import NextRequest
 from geogp.commands.compare_runs import compare_runs
 from geogp.commands.gallery import make_gallery
-from geogp.commands.run_requests import NextRequest
 
 WIDTHS = (320, 768, 1024, 1440, 1920)
 
@@ -38,7 +38,7 @@ CUT = """() => {
 def pages(runs, tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     first = shutil.copytree(runs("small").path, folder / "first")
-    choose_tiles(NextRequest(run=first, tiles=5))
+    make_answer(NextRequest(run=first, tiles=5))
     second = shutil.copytree(first, folder / "second-with-a-name-that-is-as-long-as-names-can-be")
     compare_runs([first, second], out=folder / "comparison")
     return {

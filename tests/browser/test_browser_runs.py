@@ -174,12 +174,13 @@ def test_the_fixed_slices_are_the_models(run):
     tiles = cells_of(run.inside, run.frame)
     some = np.unique(np.linspace(0, len(tiles) - 1, 4000).astype(int))
     inputs = run.places(Tiles(tiles.column[some], tiles.row[some], tiles.zoom))
-    job, model = run.opened.job, run.opened.model
+    question, model = run.opened.question, run.opened.model
     assert len(data["slices"]) == 3
     for number_, packed in enumerate(data["slices"]):
         point = layer_of(data, f"slice-{number_}")["point"]
         place = [np.array([point[name]]) for name in ("longitude", "latitude")]
-        reference = job.places.at(*place, np.array([job.question.quarter]))
+        quarter = np.array([question.quarter])
+        reference = run.opened.inputs.places.at(*place, quarter, provider=question.provider)
         exact = model.kernel(inputs, reference)[:, 0]
         found = unpack(packed)[run.inside][some]
         most = data["steps"]["slice"] / 2 + 1e-5 * np.abs(exact).max()

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 
+import fsspec
 import numpy as np
 import pytest
 from batch_worlds import CODES, NAMES, make_nothing, working_here
@@ -17,12 +18,13 @@ from msgspec import UNSET
 from msgspec.structs import asdict, fields
 from run_worlds import Heard, made_up_run
 
+from geogp.answers.run import open_run
 from geogp.commands.batch import batch_work
 from geogp.commands.batch import make_batch as running
-from geogp.commands.batch.batch_place import Place, open_place
+from geogp.commands.batch.batch_place import open_place
 from geogp.commands.batch.batch_plan import Execution, run_of, runs_of, safe_name
 from geogp.commands.batch.batch_table import read_table
-from geogp.commands.batch.batch_work import WorkOrder, WorkOutcome, make_run, scratch_folder
+from geogp.commands.batch.batch_work import WorkOrder, WorkOutcome, make_run
 from geogp.commands.batch.cluster import WorkerPool
 from geogp.commands.batch.make_batch import make_batch
 from geogp.errors import DataError, NetworkError, OutputError, RequestError
@@ -31,9 +33,7 @@ from geogp.records.record_reading import record_of
 from geogp.records.run_record import RunIdentity, RunNote
 from geogp.runs.file_records import damaged_files
 from geogp.runs.locks import lock_folder
-from geogp.runs.open_run import open_run
-from geogp.runs.pipeline.job import Job
-from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.run_folder import RunFolder
 from geogp.runs.run_names import RUN_FILE
 
@@ -71,7 +71,7 @@ def times(folder):
 
 @pytest.mark.trial
 def test_a_run_of_a_batch_is_that_of_the_map_command(batch, states, tmp_path, no_pictures):
-    alone = make_map(replace(runs_of(states.request("BB"))[0].request, out=tmp_path / "alone"))
+    alone = run_map(replace(runs_of(states.request("BB"))[0].request, out=tmp_path / "alone"))
     run, same = open_run(batch / NAMES[1]), open_run(alone.path)
     assert run.record.metrics == same.record.metrics
     np.testing.assert_array_equal(run.predictions["mean"], same.predictions["mean"])
@@ -85,7 +85,7 @@ def test_finished_runs_are_found_by_what_they_hold(place, states, monkeypatch, l
     if lost:
         (place / "batch.json").unlink()
     before = times(place)
-    monkeypatch.setattr("geogp.runs.pipeline.make_map.make_plan", None)  # nothing is fitted
+    monkeypatch.setattr("geogp.runs.pipeline.fit.make_splits", None)  # nothing is fitted
     monkeypatch.setattr("geogp.commands.batch.make_batch.join_runs", None)
     result = make_batch(states.request(), str(place))
     assert result.exit_code == 0, result.described()
@@ -109,34 +109,22 @@ def test_of_two_batches_at_one_place_the_second_is_refused(place, states):
                 call()
 
 
-@pytest.mark.parametrize("scratch", ["out", "out/run", ".", "link"])
-def test_a_scratch_folder_in_the_place_or_around_it_is_refused_at_once(states, tmp_path, scratch):
-    out, execution = tmp_path / "out", Execution(scratch=tmp_path / scratch)
-    (tmp_path / "link").symlink_to(out)
-    before = set(tmp_path.iterdir())
-    told = rf"expected --scratch outside the folder .*{out}; found .*\. Neither folder"
-    for request in (states.request("AA"), None):
-        with pytest.raises(RequestError, match=told):
-            make_batch(request, str(out), execution)
-    assert set(tmp_path.iterdir()) == before
-
-
 def test_a_place_at_an_address_is_said_to_have_no_lock(states, stub):
     where, heard = "memory://locked/batch", Heard()
     assert make_batch(states.request("AA"), where, listener=heard).exit_code == 0
-    assert (
-        f"{where} cannot be locked: do not start another batch there while this batch runs"
-        in heard.texts
+    assert heard.texts[0].startswith(
+        f"{where} cannot be locked: do not start another batch there while this batch runs. Its "
+        f"runs are made in {open_place(where).folder}"
     )
     with (
-        lock_folder(scratch_folder(where, None)),
+        lock_folder(open_place(where).folder),
         pytest.raises(RequestError, match="in use by process"),
     ):
         make_batch(None, where)
 
 
 def test_a_file_of_a_run_that_is_gone_is_made_again(place, states, monkeypatch, no_pictures, here):
-    monkeypatch.setattr("geogp.runs.pipeline.make_map.run_split", None)  # the model is there
+    monkeypatch.setattr("geogp.runs.pipeline.fit.run_split", None)  # the model is there
     (place / NAMES[0] / "map.html").unlink()
     others = ("areas_county.csv", "exceedance_x.tif", "report.tex", "figures/map.pdf", "mine.txt")
     (place / NAMES[0] / "figures").mkdir()
@@ -156,14 +144,13 @@ def test_changed_data_make_a_run_anew_and_what_was_stopped_goes_on(
 ):
     source = shutil.copytree(states.folder, tmp_path / "source")
     request = states.request("AA", source=str(source), boundaries=str(source / "boundaries"))
-    out = str(tmp_path / "out")
-    order = WorkOrder(runs_of(request)[0], out, None)
+    order = WorkOrder(runs_of(request)[0], tmp_path / "out")
 
     def stopped(*_, **__):
         raise NetworkError("stopped.")
 
     with monkeypatch.context() as patch:
-        patch.setattr("geogp.runs.pipeline.make_map.draw", stopped)
+        patch.setattr("geogp.runs.pipeline.run_map.draw_map", stopped)
         with pytest.raises(NetworkError, match="stopped"):
             make_run(order)
     checkpoints = tmp_path / "out" / NAMES[0] / ".unfinished"
@@ -193,7 +180,7 @@ def test_a_batch_grows_and_the_products_with_it(place, states, here, no_pictures
     assert here.orders == [NAMES[0], NAMES[1]]
     assert list(second.rows) == [NAMES[1]]
     assert second.national["mobile-download"].runs == list(NAMES)
-    table = read_table(open_place(str(place)))
+    table = read_table(place)
     assert {name: row.state for name, row in table.runs.items()} == dict.fromkeys(NAMES, "done")
     with pytest.raises(RequestError, match="contains a batch that differs in seed"):
         make_batch(states.request("AA", seed=3), str(place))
@@ -250,31 +237,10 @@ def test_mixed_failures_exit_3(states, tmp_path, stub, here):
 
 
 def test_a_run_that_is_nowhere_is_no_success(states, tmp_path, stub, monkeypatch):
-    """As where workers see another folder under the same name."""
-    monkeypatch.setattr(running, "make_run", lambda _: WorkOutcome("made", "0", 1.0, 1, "far:1"))
+    monkeypatch.setattr(running, "make_run", lambda _: WorkOutcome("made", 1.0, 1, "far:1"))
     result = make_batch(states.request("AA"), str(tmp_path / "out"))
     assert result.exit_code == 3
-    assert "not the same place for the workers and for this machine" in result.rows[NAMES[0]].error
-
-
-def test_a_store_that_fails_for_a_moment_stops_nothing(states, tmp_path, stub, monkeypatch):
-    calls = {"write": iter(range(99)), "read": iter(range(99))}
-    for name, broken in (("write", 4), ("read", 2)):  # of batch.json, and of a run that was made
-        real = getattr(Place, name)
-
-        def failing(self, *rest, name=name, broken=broken, real=real):
-            if ("batch.json" in rest) == (name == "write") and next(calls[name]) == broken:
-                raise NetworkError("the store was away.")
-            return real(self, *rest)
-
-        monkeypatch.setattr(Place, name, failing)
-    heard = Heard()
-    result = make_batch(states.request(), str(tmp_path / "out"), listener=heard)
-    assert result.exit_code == 0
-    assert "the store was away." in heard.texts
-    assert sorted(row.attempts for row in result.rows.values()) == [1, 1, 2]
-    table = read_table(open_place(str(tmp_path / "out")))
-    assert {row.state for row in table.runs.values()} == {"done"}
+    assert f"{NAMES[0]}/run.json cannot be read" in result.rows[NAMES[0]].error
 
 
 def test_an_interrupted_batch_goes_on(states, tmp_path, stub, here):
@@ -283,7 +249,7 @@ def test_an_interrupted_batch_goes_on(states, tmp_path, stub, here):
     here.faults[NAMES[1]] = [KeyboardInterrupt()]
     with pytest.raises(KeyboardInterrupt):
         make_batch(states.request(), out)
-    table = read_table(open_place(out))
+    table = read_table(tmp_path / "out")
     assert [row.state for row in table.runs.values()] == ["done", "waiting", "waiting"]
     assert make_batch(None, out).exit_code == 0
 
@@ -372,12 +338,8 @@ def test_a_name_with_a_nul_is_no_region():
 def test_names_from_data_stay_in_the_place(states, tmp_path, code):
     run = run_of(MapSettings(region=code, service="mobile", **states.request().maps))
     assert safe_name(run.name) == run.name
-    place = open_place(str(tmp_path / "place"))
-    place.write(b"{}", run.name, RUN_FILE)
-    (written,) = (path for path in tmp_path.rglob("*") if path.is_file())
-    assert written.parent.parent == tmp_path / "place"
-    with pytest.raises(DataError, match="expected names"):
-        place.write(b"", "..", run.name)
+    for name in (run.name, run.group):
+        assert (tmp_path / name).resolve().parent == tmp_path
 
 
 def test_names_that_were_made_safe_stay_apart():
@@ -392,7 +354,7 @@ def test_a_table_names_no_folder(place):
     held = json.loads(path.read_text())
     held["runs"] = {"../../elsewhere": held["runs"][NAMES[0]]}
     path.write_text(json.dumps(held))
-    assert list(read_table(open_place(str(place))).runs) == [NAMES[0]]
+    assert list(read_table(place).runs) == [NAMES[0]]
 
 
 @pytest.mark.parametrize(
@@ -490,30 +452,27 @@ def test_files_that_no_batch_wrote_need_force(tmp_path, states, stub):
         assert [path.name for path in place.iterdir()] == [name.partition("/")[0]]
         assert (place / name).read_text() == '{"runs": []}'
         assert make_batch(states.request("AA"), str(place), Execution(force=True)).exit_code == 0
-        assert read_table(open_place(str(place))) is not None
+        assert read_table(place) is not None
 
 
-def test_files_at_an_address_that_no_batch_wrote_need_force(states, stub):
-    for number, name in enumerate(("batch.json", f"{NATIONAL}/index.html")):
-        place = open_place(f"memory://foreign/{number}")
-        place.write(b"{}", *name.split("/"))
-        with pytest.raises(RequestError, match=rf"{name} exists, .* add --force"):
-            make_batch(states.request("AA"), place.address)
-        assert place.read(*name.split("/")) == b"{}"
-        assert make_batch(states.request("AA"), place.address, Execution(force=True)).exit_code == 0
-
-
-def test_a_run_at_an_address_that_the_batch_did_not_make_is_kept(batch, states, monkeypatch):
-    place = open_place("memory://kept")
-    for path in (batch / NAMES[0]).iterdir():
-        if path.is_file():
-            place.put(path, NAMES[0], path.name)
-    before = {name: place.read(NAMES[0], name) for name in place.sizes(NAMES[0])}
-    monkeypatch.setattr(batch_work, "run_job", None)  # nothing is fitted
-    for _ in range(2):
-        result = make_batch(states.request("AA", seed=7), place.address)
-        assert "contains another run or other files" in result.rows[NAMES[0]].error
-    assert {name: place.read(NAMES[0], name) for name in before} == before
+def test_files_at_an_address_that_the_batch_did_not_write_need_force(states, stub):
+    files = fsspec.filesystem("memory")
+    for number, name in enumerate(("batch.json", f"{NATIONAL}/mine.txt", f"{NAMES[0]}/mine.txt")):
+        root = f"/foreign/{number}"
+        files.pipe_file(f"{root}/{name}", b"{}")
+        files.pipe_file(f"{root}/other/mine.txt", b"{}")
+        request, address = states.request("AA"), f"memory://{root}"
+        top = name.partition("/")[0]
+        with pytest.raises(
+            RequestError, match=rf"contains {top}, and .* did not write it.*--force"
+        ):
+            make_batch(request, address)
+        assert files.find(root) == sorted(f"{root}/{one}" for one in (name, "other/mine.txt"))
+        assert files.cat_file(f"{root}/{name}") == b"{}"
+        for force in (True, False):  # what is there now is of this batch
+            assert make_batch(request, address, Execution(force=force)).exit_code == 0
+        assert files.exists(f"{root}/{NAMES[0]}/{RUN_FILE}")
+        assert files.cat_file(f"{root}/other/mine.txt") == b"{}"
 
 
 @pytest.mark.parametrize("inner", [".", "inner"])
@@ -537,7 +496,7 @@ def test_all_attempts_of_a_fresh_call_know_it_by_one_id(tmp_path, states, monkey
     here.faults[NAMES[0]] = [NetworkError("down.")]
     for _ in range(2):
         assert make_batch(states.request(), str(place), Execution(fresh=True)).exit_code == 0
-    assert [len({one.fresh for one in part}) for part in (orders, orders[:3])] == [2, 1]
+    assert [len({one.call for one in part}) for part in (orders, orders[:3])] == [2, 1]
 
 
 def test_an_old_run_stays_until_a_fresh_one_is_complete(place, states, monkeypatch):
@@ -547,47 +506,41 @@ def test_an_old_run_stays_until_a_fresh_one_is_complete(place, states, monkeypat
         raise DataError("too few rows.")
 
     with monkeypatch.context() as patch:
-        patch.setattr("geogp.runs.pipeline.make_map.make_plan", refused)
+        patch.setattr("geogp.runs.pipeline.fit.make_splits", refused)
         assert make_batch(states.request(), str(place), Execution(fresh=True)).exit_code == 3
     assert before.items() <= times(place).items()
     assert {row.how for row in make_batch(states.request(), str(place)).rows.values()} == {"kept"}
 
 
-@pytest.mark.parametrize("remote", [False, True])
-def test_a_fresh_run_is_begun_over_once(tmp_path, monkeypatch, remote):
+def test_a_fresh_run_is_begun_over_once(tmp_path, monkeypatch):
     """However its attempts end, what another call made does not count."""
     calls, faults = [], []
     made = made_up_run()
     identity = RunIdentity(**{one.name: getattr(made, one.name) for one in fields(RunIdentity)})
 
-    def prepare(request, _):
+    def run_map(request, _, *, call):
         if faults[0] == "reading":
             raise NetworkError("down.")
         folder = RunFolder(request.out)
-        return Job(request, None, Heard(), folder, None, None, None, seconds={})
-
-    def run_job(job):
-        job.folder.prepare(fresh=job.request.fresh)
-        if not job.request.fresh and job.folder.finished(identity) is not None:
-            return SimpleNamespace(already_there=True)
-        checkpoint = job.folder.unfinished / "checkpoint"
-        calls.append(checkpoint.is_file())
-        job.folder.begin(RunNote(**asdict(identity), call=job.call or UNSET))
-        checkpoint.touch()
-        if faults[0] == "fitting":
-            raise NetworkError("down.")
-        job.folder.complete(lambda _: made_up_run(call=job.call or UNSET))
+        with lock_folder(folder.path):
+            folder.prepare(fresh=request.fresh)
+            if not request.fresh and folder.finished(identity) is not None:
+                return SimpleNamespace(already_there=True)
+            checkpoint = folder.unfinished / "checkpoint"
+            calls.append(checkpoint.is_file())
+            folder.begin(RunNote(**asdict(identity), call=call or UNSET))
+            checkpoint.touch()
+            if faults[0] == "fitting":
+                raise NetworkError("down.")
+            folder.complete(lambda _: made_up_run(call=call or UNSET))
         return SimpleNamespace(already_there=False)
 
-    monkeypatch.setattr(batch_work, "prepare", prepare)
-    monkeypatch.setattr(batch_work, "run_job", run_job)
-    monkeypatch.setattr(batch_work, "identity_of", lambda _: identity)
-    address = f"memory://{tmp_path.name}" if remote else str(tmp_path / "out")
+    monkeypatch.setattr(batch_work, "run_map", run_map)
     run = run_of(MapSettings("PR"))
 
-    def attempt(fault, fresh):
+    def attempt(fault, call):
         faults[:] = [fault]
-        return make_run(WorkOrder(run, address, tmp_path / "scratch", fresh)).how
+        return make_run(WorkOrder(run, tmp_path, call)).how
 
     with pytest.raises(NetworkError):
         attempt("fitting", None)

@@ -1,4 +1,4 @@
-"""Workers: processes of this machine, one killed; a scheduler elsewhere; GPUs; the command."""
+"""Workers: processes of this machine, one killed, one that sees other files; GPUs; the command."""
 
 import importlib
 import json
@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,14 +16,19 @@ import typer
 from batch_worlds import NAMES, make_nothing, make_run_without_pictures, working_here
 from run_worlds import Heard
 
+from geogp.answers.run import open_run
 from geogp.choices import settings_of
 from geogp.commands.batch import cluster
+from geogp.commands.batch.batch_place import open_place
 from geogp.commands.batch.batch_plan import Execution
-from geogp.commands.batch.cluster import cores_here, gpus, worker_environments
+from geogp.commands.batch.batch_table import read_table
+from geogp.commands.batch.cluster import gpus, worker_environments
 from geogp.commands.batch.make_batch import make_batch
+from geogp.commands.batch.shared_folder import check_shared
 from geogp.errors import NetworkError, RequestError
 from geogp.geodata.points.point_options import PointOptions
-from geogp.runs.open_run import open_run
+from geogp.runs.locks import LOCK_FILES
+from geogp.runs.machine import cores_here
 from geogp_cli.main import app, run
 
 
@@ -93,18 +99,120 @@ def test_a_killed_worker_costs_one_attempt(batch, states, tmp_path, monkeypatch)
 def test_the_workers_of_a_scheduler(states, tmp_path, monkeypatch):
     monkeypatch.setattr("geogp.commands.batch.make_batch.make_run", make_nothing)
     monkeypatch.setattr("geogp.commands.batch.make_batch._Batch._join", lambda *_: None)
-    distributed = importlib.import_module("distributed")
-    with distributed.LocalCluster(
+    place = tmp_path / "place"
+    with one_worker() as local:
+        execution = Execution(scheduler=local.scheduler_address)
+        result = make_batch(states.request("AA"), str(place), execution)
+    assert result.exit_code == 0, result.described()
+    assert not list(place.glob(".geogp-probe*"))
+
+
+def one_worker():
+    """Return a cluster with one worker, which is in this process."""
+    return importlib.import_module("distributed").LocalCluster(
         n_workers=1,
         threads_per_worker=1,
         processes=False,
         dashboard_address=None,
         protocol="tcp",
         host="127.0.0.1",
+    )
+
+
+HIDING = """
+import sys
+
+def hide(event, arguments):
+    if event == "open" and str(arguments[0]).startswith({folder!r}):
+        raise FileNotFoundError(2, "No such file or directory", arguments[0])
+
+sys.addaudithook(hide)
+"""
+"""What a worker loads that does not see the files in a folder, as in another file system."""
+
+
+@pytest.mark.trial
+def test_a_worker_that_does_not_see_the_folder_is_named_before_the_first_run(states, tmp_path):
+    place, distributed = tmp_path / "place", importlib.import_module("distributed")
+    options = {"nthreads": 1, "dashboard": False}
+    blind = {"preload": [HIDING.format(folder=str(place))], "preload_argv": [[]]}
+    with distributed.SpecCluster(
+        scheduler={
+            "cls": distributed.Scheduler,
+            "options": {"host": "127.0.0.1", "port": 0, "dashboard": False},
+        },
+        workers={
+            "good": {"cls": distributed.Nanny, "options": options},
+            "blind": {"cls": distributed.Nanny, "options": options | blind},
+        },
     ) as local:
+        named = {about["id"]: address for address, about in workers_of(local).items()}
         execution = Execution(scheduler=local.scheduler_address)
-        result = make_batch(states.request("AA"), str(tmp_path / "place"), execution)
-    assert result.exit_code == 0, result.described()
+        with pytest.raises(RequestError, match=rf"do not: {named['blind']} \(\[Errno 2\]") as told:
+            make_batch(states.request("AA"), str(place), execution)
+    assert named["good"] not in str(told.value)
+    assert {path.name for path in place.iterdir()} - LOCK_FILES == {"batch.json"}
+    assert read_table(place).runs[NAMES[0]].attempts == 0
+
+
+def workers_of(local):
+    """Return what the scheduler knows of the workers of a cluster, by address."""
+    with importlib.import_module("distributed").Client(local) as client:
+        client.wait_for_workers(2, timeout=60)
+        return client.scheduler_info(n_workers=-1)["workers"]
+
+
+def test_a_worker_that_comes_later_is_asked_before_its_first_run(tmp_path):
+    threads, asked = {"tcp://one:1": 2}, []
+
+    def run(function, probe, *, workers, on_error):
+        asked.append(workers)
+        assert on_error == "return"
+        blind = RequestError("nothing there")
+        return {name: blind if "blind" in name else function(probe) for name in workers}
+
+    client = SimpleNamespace(
+        run=run,
+        nthreads=lambda: dict(threads),
+        get_executor=lambda **_: None,
+        subscribe_topic=lambda *_: None,
+    )
+    pool = cluster._pool(client, open_place(str(tmp_path)))
+    assert (pool.size(), pool.size()) == (2, 2)
+    threads["tcp://two:2"] = 1
+    assert pool.size() == 3
+    assert asked == [["tcp://one:1"], ["tcp://two:2"]]
+    threads["tcp://blind:3"] = 1
+    with pytest.raises(RequestError, match=r"do not: tcp://blind:3 \(nothing there\)"):
+        pool.size()
+
+
+@pytest.mark.parametrize("address", [None, "memory://shared"])
+def test_workers_that_do_not_share_the_folder_are_named(tmp_path, address):
+    place = open_place(address or str(tmp_path / "place"), tmp_path / "scratch")
+
+    def ask(function, probe):
+        with pytest.raises(RequestError) as refused:
+            function(probe.with_name("absent"))
+        return {
+            "tcp://here:1": function(probe),
+            "tcp://lost:2": ConnectionError("gone"),
+            "tcp://blind:3": refused.value,
+            "tcp://other:4": probe.with_name("written-elsewhere"),
+        }
+
+    with pytest.raises(RequestError) as told:
+        check_shared(place, ask)
+    assert f"share the folder of the batch, {place.folder}, " in str(told.value)
+    assert re.search(r"do not: tcp://blind:3 \(.*No such file.*absent'\), tcp", str(told.value))
+    assert "tcp://other:4 (its files are not here). Choose a folder" in str(told.value)
+    assert f"all machines share with {'--scratch' if address else '--out'}" in str(told.value)
+    assert "here:1" not in str(told.value)
+    assert "lost" not in str(told.value)
+    both = {"tcp://here:1": None, "tcp://lost:2": ConnectionError("gone")}
+    shared = check_shared(place, lambda f, probe: both | {"tcp://here:1": f(probe)})
+    assert shared == ["tcp://here:1"]  # the other is asked again
+    assert list(place.folder.iterdir()) == []
 
 
 def test_a_scheduler_that_does_not_answer(states, tmp_path, monkeypatch):

@@ -5,7 +5,6 @@ import logging
 import os
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import geopandas as gpd
 import numpy as np
@@ -23,15 +22,16 @@ from rasterio.transform import Affine
 from rio_cogeo.cogeo import cog_validate
 from run_worlds import made_up_run
 
-from geogp.commands.batch.batch_place import Place, open_place
-from geogp.commands.batch.batch_plan import Execution, runs_of
-from geogp.commands.batch.batch_work import WorkOrder, make_run, scratch_folder
+from geogp.commands.batch import make_batch as running
+from geogp.commands.batch.batch_place import open_place
+from geogp.commands.batch.batch_plan import Execution
+from geogp.commands.batch.batch_work import WorkOutcome
 from geogp.commands.batch.make_batch import make_batch
 from geogp.commands.batch.mosaic import join_rasters
-from geogp.commands.batch.national import JoinedRun, join_tables
+from geogp.commands.batch.national import join_tables
 from geogp.errors import DataError, NetworkError, RequestError
 from geogp.geodata.tiles.quadkeys import HALF_WORLD_M
-from geogp.runs.locks import LOCK_FILES, is_vacant
+from geogp.runs.locks import LOCK_FILES
 from geogp.runs.run_names import RUN_FILE
 
 NATIONAL = Path("national/mobile-download")
@@ -100,12 +100,13 @@ def test_a_table_with_columns_that_others_lack(batch, tmp_path):
     pq.write_table(
         table.drop_columns(["stratum"]).add_column(2, "county", [["Somewhere"] * len(table)]), path
     )
-    runs = {name: JoinedRun(code, "0") for name, code in zip(NAMES, CODES, strict=True)}
+    runs = dict(zip(NAMES, CODES, strict=True))
     out = tmp_path / "joined.parquet"
-    assert join_tables(place, runs, out) == sum(
+    join_tables(place, runs, out)
+    joined = gpd.read_parquet(out)
+    assert len(joined) == sum(
         pq.read_metadata(place / run / "tiles.parquet").num_rows for run in runs
     )
-    joined = gpd.read_parquet(out)
     assert joined.columns[-1] == "geometry"
     assert set(joined["county"].where(joined["region"] == "BB").dropna()) == {"Somewhere"}
     assert joined["county"].isna().equals(joined["region"] != "BB")
@@ -134,7 +135,7 @@ def test_damaged_metadata_of_a_table_are_told(tmp_path, geo, geogp):
     table = pa.table({"x": [1.0]}).replace_schema_metadata({"geo": json.dumps(geo), "geogp": geogp})
     pq.write_table(table, tmp_path / "run" / "tiles.parquet")
     with pytest.raises(DataError, match="Delete its folder, and continue the batch"):
-        join_tables(tmp_path, {"run": JoinedRun("AA", "0")}, tmp_path / "joined.parquet")
+        join_tables(tmp_path, {"run": "AA"}, tmp_path / "joined.parquet")
 
 
 @pytest.mark.trial
@@ -297,145 +298,138 @@ def bucket(server, monkeypatch):
 
 
 @pytest.fixture
-def sent(batch, here, monkeypatch, tmp_path):
-    """Runs that go to an address are those of the finished batch; tells which were made."""
-    made = []
+def made(batch, here, monkeypatch):
+    """Runs are those of the finished batch, unless they are there; tells which were made."""
+    names = []
 
-    def carried_out(job):
-        made.append(job.folder.path.name)
-        shutil.copytree(batch / made[-1], job.folder.path, dirs_exist_ok=True)
-        return SimpleNamespace(already_there=False)
+    def make(order):
+        folder = order.folder / order.run.name
+        if (folder / RUN_FILE).exists():
+            return WorkOutcome("kept", 1.0, 1, "here:1")
+        names.append(order.run.name)
+        shutil.copytree(batch / order.run.name, folder, copy_function=shutil.copy2)
+        return WorkOutcome("made", 1.0, 1, "here:1")
 
-    monkeypatch.setattr("geogp.commands.batch.batch_work.run_job", carried_out)
-    return made
+    monkeypatch.setattr(running, "make_run", make)
+    return names
+
+
+def files_at(place, *parts):
+    """Return the paths of the files in a folder at the address of a place."""
+    root = "/".join((place.root, *parts))
+    return {path[len(root) :].strip("/") for path in place.files.find(root)}
 
 
 @pytest.mark.trial
-def test_a_batch_in_a_bucket(bucket, batch, states, sent, tmp_path):
+def test_a_batch_in_a_bucket(bucket, batch, states, made):
     where = f"{bucket}/some/batch"
     result = make_batch(states.request("AA,BB"), where)
-    assert (result.exit_code, sent) == (0, list(NAMES[:2])), result.described()
+    assert (result.exit_code, made) == (0, list(NAMES[:2])), result.described()
     place = open_place(where)
-    held = {path.name for path in (batch / NAMES[0]).iterdir()}
-    assert set(place.sizes(NAMES[0])) == held - LOCK_FILES
-    assert place.read(NAMES[0], RUN_FILE) == (batch / NAMES[0] / RUN_FILE).read_bytes()
-    assert set(place.sizes(*NATIONAL.parts)) == {"tiles.parquet", "map.tif", "index.html"}
-    page = place.read(*NATIONAL.parts, "index.html").decode()
+    own = {path.name for path in (batch / NAMES[0]).iterdir()}
+    assert files_at(place, NAMES[0]) == own - LOCK_FILES
+    content = place.files.cat_file(f"{place.root}/{NAMES[0]}/{RUN_FILE}")
+    assert content == (batch / NAMES[0] / RUN_FILE).read_bytes()
+    assert files_at(place, *NATIONAL.parts) == {"tiles.parquet", "map.tif", "index.html"}
+    page = place.files.cat_file(f"{place.root}/{NATIONAL}/index.html").decode()
     assert f'href="./../../{NAMES[1]}/map.html"' in page
+    table = place.files.cat_file(f"{place.root}/batch.json")
+    assert {row["state"] for row in json.loads(table)["runs"].values()} == {"done"}
     again = make_batch(None, where)
     assert {row.how for row in again.rows.values()} == {"kept"}
     assert again.national["mobile-download"].seconds is None  # it was not joined again
-    assert list((tmp_path / "cache" / "batch").rglob("*.tif")) == []  # nothing is left here
-
-
-@pytest.mark.trial
-def test_memory_is_a_place_too_and_a_run_that_lacks_a_file_is_made_again(states, sent):
-    where = "memory://batch"
-    for expected in ("made", "kept"):
-        assert make_batch(states.request("AA"), where).rows[NAMES[0]].how == expected
-    open_place(where).files.rm_file(f"/batch/{NAMES[0]}/map.html")
-    assert make_batch(states.request("AA"), where).rows[NAMES[0]].how == "made"
-    assert "map.html" in open_place(where).sizes(NAMES[0])
-
-
-@pytest.mark.trial
-def test_a_run_at_an_address_goes_on_where_it_was_stopped(batch, states, sent, monkeypatch):
-    """What was copied in part is not finished, and what is made stays until it is copied."""
-    where = "memory://half"
-    put, count = Place.put, iter(range(99))
-
-    def failing(self, path, *parts):
-        if next(count) == 3:
-            raise NetworkError("the line broke.")
-        put(self, path, *parts)
-
-    order = WorkOrder(runs_of(states.request("AA"))[0], where, None)
-    with monkeypatch.context() as patch:
-        patch.setattr(Place, "put", failing)
-        with pytest.raises(NetworkError, match="the line broke"):
-            make_run(order)
-    assert open_place(where).record(NAMES[0]) is None
-    folder = scratch_folder(where, None) / NAMES[0]
-    assert (folder / RUN_FILE).is_file()
-    (folder / RUN_FILE).unlink()  # as a stop while it was emptied leaves it
-    assert make_run(order).how == "made"
-    assert open_place(where).record(NAMES[0]) is not None
-    assert is_vacant(folder)
 
 
 def write_run(folder, *files, **run):
     """Write a folder of files with a run.json that names them."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     for file in files:
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text(file)
     names = sorted({Path(file).parts[0] for file in files})
-    held = to_builtins(made_up_run(files=names))
-    (folder / RUN_FILE).write_text(json.dumps(held | run))
+    (folder / RUN_FILE).write_text(json.dumps(to_builtins(made_up_run(files=names)) | run))
     return folder
 
 
-PRODUCTS = ("areas_county.csv", "exceedance_x.tif", "report.tex", "figures/a/map.pdf")
-
-
-@pytest.fixture
-def used(tmp_path):
-    """A place with a run, what commands wrote into it, and a file of the user."""
-    place = open_place(f"memory://used-{tmp_path.name}")
-    one = write_run(tmp_path / "one", "map.html", "old.tif", "zarr/0.0", "zarr/9.9", seed=1)
-    place.put_run(one, "run")
-    for file in (*PRODUCTS, "my-notes.txt"):
-        place.write(b"content", "run", *file.split("/"))
+@pytest.fixture(params=["memory", "bucket"])
+def used(tmp_path, bucket, request):
+    """A place with the upload of a run, and a file of the user beside it."""
+    address = bucket if request.param == "bucket" else "memory:/"
+    place = open_place(f"{address}/used-{tmp_path.name}")
+    write_run(place.folder / "run", "map.html", "old.tif", "zarr/0.0", "zarr/9.9", seed=1)
+    place.upload_run("run")
+    place.files.pipe_file(f"{place.root}/run/my-notes.txt", b"content")
     return place
 
 
-@pytest.mark.parametrize(
-    ("changed", "kept"),
-    [({}, PRODUCTS), ({"seed": 2}, ()), ({"drawing": {"thresholds": [25]}}, ())],
-    ids=["the same run", "another fit", "another map"],
-)
-def test_a_run_put_over_one_removes_what_is_of_it_or_outdated_and_no_more(
-    used, tmp_path, changed, kept
-):
+def test_an_upload_replaces_the_files_of_a_run_and_no_others(used):
     files = ("map.html", "new.tif", "zarr/0.0")
-    used.put_run(write_run(tmp_path / "two", *files, **{"seed": 1} | changed), "run")
-    assert set(used.sizes("run")) == {RUN_FILE, "my-notes.txt", *files, *kept}
+    run = write_run(used.folder / "run", *files, seed=2)
+    (run / ".geogp.lock").touch()
+    used.upload_run("run")
+    assert files_at(used, "run") == {RUN_FILE, "my-notes.txt", *files}
 
 
-def test_files_in_a_folder_without_a_run_are_the_users(tmp_path):
-    place = open_place("memory://users")
-    place.write(b"content", "run", "figures", "mine.png")
-    place.put_run(write_run(tmp_path / "one", "map.html"), "run")
-    assert "figures/mine.png" in place.sizes("run")
+@pytest.mark.parametrize("content", [b"no json", b'{"files": ["../x"]}', b"[" * 100_000])
+def test_a_run_json_that_cannot_be_read_names_no_files_to_remove(used, content):
+    used.files.pipe_file(f"{used.root}/x", b"content")
+    used.files.pipe_file(f"{used.root}/run/{RUN_FILE}", content)
+    used.upload_run("run")
+    assert files_at(used) == {
+        *("x", "run/run.json", "run/my-notes.txt", "run/map.html", "run/old.tif"),
+        *("run/zarr/0.0", "run/zarr/9.9"),
+    }
 
 
-def test_products_of_a_run_that_cannot_be_read_are_outdated(used, tmp_path):
-    used.write(b'{"files": ["../x"]}', "run", RUN_FILE)
-    used.put_run(write_run(tmp_path / "two", "map.html", seed=1), "run")
-    left = set(used.sizes("run"))
-    assert left.isdisjoint(PRODUCTS)
-    assert "my-notes.txt" in left
+def test_an_upload_that_was_stopped_is_done_again(used, monkeypatch):
+    """What was copied in part is not finished, and what was copied whole is left as it is."""
+    write_run(used.folder / "run", "map.html", "other.tif", seed=2)
+    put, copied = type(used.files).put_file, []
 
+    def stopped(self, source, target):
+        if target.endswith("other.tif"):
+            raise OSError("the line broke.")
+        put(self, source, target)
 
-@pytest.mark.parametrize("files", [("map.html", "old.tif"), ("map.html", "third.tif")])
-def test_a_copy_that_was_stopped_is_known_to_the_next(used, tmp_path, monkeypatch, files):
-    """Nothing of it is left but what the next one has, and nothing else is lost by the stop."""
-    two = write_run(tmp_path / "two", "map.html", "another.tif", seed=1)
-    put = type(used).put
-
-    def stopped(self, path, *parts):
-        if parts[-1] == RUN_FILE:
-            raise NetworkError("the line broke.")
-        put(self, path, *parts)
+    def counted(self, source, target):
+        copied.append(target.rpartition("/")[2])
+        put(self, source, target)
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(used), "put", stopped)
+        patch.setattr(type(used.files), "put_file", stopped)
+        with pytest.raises(NetworkError, match=r"cannot write .*: the line broke\."):
+            used.upload_run("run")
+    assert files_at(used, "run") == {"map.html", "my-notes.txt"}
+    monkeypatch.setattr(type(used.files), "put_file", counted)
+    for _ in range(2):
+        used.upload_run("run")
+        assert copied == ["map.html", "other.tif", RUN_FILE]
+
+
+@pytest.mark.trial
+def test_only_what_is_finished_is_uploaded(states, made, here, monkeypatch):
+    """An upload that fails leaves the runs, and the same call makes up for it."""
+    where = "memory://finished/batch"
+    here.faults[NAMES[1]] = [DataError("bad.")] * 2
+    place = open_place(where)
+    with monkeypatch.context() as patch:
+        put = type(place.files).put_file
+
+        def failing(self, source, target):
+            if not target.endswith("batch.json"):
+                raise OSError("the line broke.")
+            put(self, source, target)
+
+        patch.setattr(type(place.files), "put_file", failing)
         with pytest.raises(NetworkError, match="the line broke"):
-            used.put_run(two, "run")
-    assert "another.tif" in used.sizes("run")
-    assert used.record("run") is None
-    used.put_run(write_run(tmp_path / "three", *files, seed=1), "run")
-    kept = {RUN_FILE, "my-notes.txt", *PRODUCTS, *files}
-    assert set(used.sizes("run")) == kept
+            make_batch(states.request("AA,BB"), where)
+    assert made == [NAMES[0]]
+    assert make_batch(None, where).exit_code == 3
+    assert made == [NAMES[0]]
+    assert {path.partition("/")[0] for path in files_at(place)} == {
+        *("batch.json", "national", NAMES[0])
+    }
 
 
 def test_places_that_cannot_be(tmp_path, bucket, monkeypatch):
@@ -448,12 +442,14 @@ def test_places_that_cannot_be(tmp_path, bucket, monkeypatch):
     (tmp_path / "file").write_text("")
     with pytest.raises(RequestError, match="is a file"):
         open_place(str(tmp_path / "file" / "deeper"))
-    assert open_place(f"{bucket}/none").read("batch.json") is None
-    with pytest.raises(NetworkError, match=r"cannot write s3://absent/x/batch.json"):
-        open_place("s3://absent/x").write(b"1", "batch.json")
+    open_place(f"{bucket}/none").check_address(["batch.json"])
+    absent = open_place("s3://absent/x")
+    write_run(absent.folder / "run")
+    with pytest.raises(NetworkError, match=r"cannot write s3://absent/x: "):
+        absent.upload("run/run.json")
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
     with pytest.raises(NetworkError, match="Check the address, the connection"):
-        open_place(f"{bucket}/x").write(b"1", "batch.json")
+        open_place(f"{bucket}/x").check_address(["batch.json"])
 
 
 @pytest.mark.trial

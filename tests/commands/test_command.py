@@ -21,7 +21,7 @@ from geogp import __version__
 from geogp.geodata.places.region import Region
 from geogp.geodata.simulation.simulated_tiles import simulate
 from geogp.geodata.simulation.simulation_files import write_simulation
-from geogp.models.catalogue.build import CATALOGUE, CLASS_CATALOGUE
+from geogp.models.catalogue.rows import CATALOGUE, CLASS_CATALOGUE
 from geogp.records.map_settings import DEFAULT_MODELS
 from geogp.runs.locks import LOCK_FILE
 

@@ -7,9 +7,9 @@ import pytest
 from run_worlds import run_json
 
 from geogp.commands.compare_runs import compare_runs
-from geogp.commands.output_files import WRITTEN_FILE
 from geogp.errors import RequestError
 from geogp.reports.words import estimate
+from geogp.runs.output_files import WRITTEN_FILE
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from geogp import __version__
 from geogp.commands import fault_logs
 from geogp.commands.batch.cluster import failure_message
 from geogp.errors import RequestError
-from geogp.geodata.store.cache_contents import cache_items, clear_cache
+from geogp.geodata.store.cache import cache_items, clear_cache
 
 SECRET = "https://me:hidden@example.com/tiles?signature=alsohidden"
 COMMAND = [sys.executable, "-c", "from geogp_cli.main import run; run()"]

@@ -18,7 +18,7 @@ from benchmark_scripts import load
 from run_worlds import run_json
 
 from geogp.geodata.store.remote import PATIENCE
-from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.pipeline.run_map import run_map
 
 COMMAND = [sys.executable, "-c", "from geogp_cli.main import run; run()"]
 
@@ -150,8 +150,8 @@ def test_a_limit_on_the_size_of_files(faults, world, server, cache):
 def test_a_map_from_a_server_is_that_of_the_folder(small, finished, faults, tmp_path, no_pictures):
     with faults.serving(small.folder) as server:
         request = replace(small.request(tmp_path / "run", split="both"), source=server.url)
-        found = make_map(request)
-        assert make_map(request).already_there
+        found = run_map(request)
+        assert run_map(request).already_there
     for metrics in ("metrics", "baseline", "n"):
         assert run_json(found)[metrics] == run_json(finished)[metrics]
     tiles = [file for file in run_json(found)["inputs"] if "source" in file]

@@ -10,13 +10,13 @@ import pytest
 from PIL import Image
 from run_worlds import edited_copy, run_json
 
-from geogp.commands.output_files import WRITTEN_FILE
+from geogp.answers.requests import FiguresRequest
+from geogp.answers.run import open_run
 from geogp.commands.paper_figures import make_figures
-from geogp.commands.run_requests import FiguresRequest
 from geogp.errors import DataError, RequestError
-from geogp.runs.open_run import open_run
-from geogp.runs.pipeline.drawing import reference_slices
-from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.output_files import WRITTEN_FILE
+from geogp.runs.pipeline.draw import reference_slices
+from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.run_folder import PREDICTIONS_FILE
 
 NAMES = ("kernel_slices", "interval_widths", "spread_cells", "basis", "reliability")
@@ -77,7 +77,7 @@ def test_the_same_run_gives_the_same_files_and_stays_finished(
     for first, second in zip(result.files, map(Path, told["files"]), strict=True):
         assert second.parent == tmp_path / "elsewhere"
         assert first.read_bytes() == second.read_bytes()
-    assert make_map(small.request(copy.path, split="both")).already_there
+    assert run_map(small.request(copy.path, split="both")).already_there
 
 
 @pytest.mark.trial
@@ -103,7 +103,7 @@ def test_another_map_takes_them_away(plain, small, tmp_path):
     shutil.copytree(plain.path, folder)
     (folder / "figures").mkdir()
     (folder / "figures" / "basis.png").touch()
-    make_map(small.request(folder, model="dbk-silu", zoom=11))
+    run_map(small.request(folder, model="dbk-silu", zoom=11))
     assert not (folder / "figures").exists()
 
 
@@ -136,13 +136,12 @@ class TestNumbersOfTests:
     def test_the_kernel_is_that_of_the_log_rate(self, counted):
         """Slices as drawn are the products of the fitted features."""
         opened = open_run(counted.path, device="cpu").reopen(counts=True)
-        job, tiles = opened.job, opened.tiles
-        quarter = job.question.quarter
-        (one, *_) = reference_slices(job, opened.model, tiles)
+        quarter = opened.question.quarter
+        (one, *_) = reference_slices(opened.inputs, opened.question, opened.model, opened.tiles)
         features = opened.model.features
         place = np.array([one.longitude]), np.array([one.latitude])
-        here = job.places.at(*place, np.array([quarter]))
-        products = features(job.places.of_tiles(tiles, quarter)) @ features(here)[0]
+        here = opened.inputs.places.at(*place, np.array([quarter]))
+        products = features(opened.places(quarter)) @ features(here)[0]
         np.testing.assert_allclose(one.values, products, rtol=1e-5, atol=1e-9)
         assert np.ptp(products) > 0
 

@@ -9,9 +9,10 @@ from maps_worlds import irregular_region, make_world, smooth_prediction
 
 from geogp.distributions.student_sum import NormalPlusStudent
 from geogp.errors import NumericalError
-from geogp.maps.figures.map_figures import views_of, write_map_figures
+from geogp.maps.figures.map_figures import write_map_figures
 from geogp.maps.grid import build_grid
 from geogp.maps.rasters import write_geotiffs
+from geogp.maps.views import views_of
 
 
 def heavy(tiles):

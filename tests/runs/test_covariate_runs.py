@@ -11,12 +11,12 @@ import pytest
 import rasterio
 from run_worlds import Small, write_halves, write_small
 
+from geogp.answers.run import open_run
 from geogp.errors import DataError, RequestError
 from geogp.geodata.simulation.simulated_tiles import simple_region
 from geogp.records.map_settings import MapSettings
-from geogp.runs.open_run import open_run
-from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.pipeline.run_covariates import read_run_covariates
+from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.progress import ProgressListener
 
 HEIGHT = "height.tif"
@@ -63,7 +63,7 @@ def made(world, made_once):
     covariates = ("fixed", str(world.folder / HEIGHT))
     return made_once(
         "covariate-run",
-        lambda out: make_map(world.request(out, covariates=covariates, split="both")),
+        lambda out: run_map(world.request(out, covariates=covariates, split="both")),
     )
 
 
@@ -96,7 +96,7 @@ def test_the_model_depends_on_the_covariates(made):
 
 
 def test_the_same_rows_are_predicted_better(made, world, tmp_path):
-    without = open_run(make_map(world.request(tmp_path / "without", split="both")).path).record
+    without = open_run(run_map(world.request(tmp_path / "without", split="both")).path).record
     found = open_run(made).record
     for split in ("random", "blocks"):
         assert found.metrics[split]["all"].nll < without.metrics[split]["all"].nll
@@ -130,13 +130,13 @@ def test_a_run_is_drawn_again_with_the_same_fits(made, world, tmp_path):
         path, covariates=("fixed", str(world.folder / HEIGHT)), split="both", at="2023Q3"
     )
     before = open_run(made).record
-    again = open_run(make_map(request).path).record
+    again = open_run(run_map(request).path).record
     assert again.map.quarter == "2023Q3"
     assert again.metrics == before.metrics
     assert [one.coefficient for one in again.covariates] == [
         one.coefficient for one in before.covariates
     ]
-    assert make_map(request).already_there
+    assert run_map(request).already_there
 
 
 class Stopping(ProgressListener):
@@ -152,18 +152,18 @@ def test_a_stopped_run_continues_to_the_same_numbers(made, world, tmp_path):
         tmp_path / "run", covariates=("fixed", str(world.folder / HEIGHT)), split="both"
     )
     with pytest.raises(KeyboardInterrupt):
-        make_map(request, Stopping())
-    assert open_run(make_map(request).path).record.metrics == open_run(made).record.metrics
+        run_map(request, Stopping())
+    assert open_run(run_map(request).path).record.metrics == open_run(made).record.metrics
 
 
 def test_a_changed_covariate_is_noticed(made, own_world, tmp_path):
     covariates = ("fixed", str(own_world.folder / HEIGHT))
     path = tmp_path / "run"
-    make_map(own_world.request(path, covariates=covariates))
+    run_map(own_world.request(path, covariates=covariates))
     next(own_world.folder.rglob("*_fixed_tiles.parquet")).unlink()
     halves = write_halves(own_world, tmp_path, ("west", "east", "far"), 0.5)
     with pytest.raises(RequestError, match="contains a run that differs in settings, inputs"):
-        make_map(own_world.request(path, covariates=("fixed",)))
+        run_map(own_world.request(path, covariates=("fixed",)))
     with pytest.raises(DataError, match=r"made with covariates from .*type=fixed.* missing now"):
         open_run(path).areas(by=f"{halves}:side")
     with rasterio.open(own_world.folder / HEIGHT, "r+") as raster:
@@ -174,7 +174,7 @@ def test_a_changed_covariate_is_noticed(made, own_world, tmp_path):
 
 def test_a_source_without_the_other_service_is_refused(small, tmp_path):
     with pytest.raises(DataError, match=r"no fixed tiles of Demo .* Expected files like"):
-        make_map(small.request(tmp_path / "run", covariates=("fixed",)))
+        run_map(small.request(tmp_path / "run", covariates=("fixed",)))
 
 
 def test_a_raster_of_another_region_is_refused(world, tmp_path):
@@ -184,7 +184,7 @@ def test_a_raster_of_another_region_is_refused(world, tmp_path):
     with rasterio.open(tmp_path / "far.tif", "w", **profile) as raster:
         raster.write(cells)
     with pytest.raises(DataError, match=r"has no data at any of the .* rows"):
-        make_map(world.request(tmp_path / "run", covariates=(str(tmp_path / "far.tif"),)))
+        run_map(world.request(tmp_path / "run", covariates=(str(tmp_path / "far.tif"),)))
 
 
 def test_a_raster_of_a_part_is_told_with_its_share(world):
@@ -202,7 +202,7 @@ def test_a_covariate_has_a_name_of_its_own(world, tmp_path):
     points = pd.DataFrame({"longitude": [1.0, 2.0], "latitude": [1.0, 2.0], "value": [1.0, 2.0]})
     points.to_csv(tmp_path / "tests.csv", index=False)
     with pytest.raises(RequestError, match=r"different name .* found tests more"):
-        make_map(world.request(tmp_path / "run", covariates=(str(tmp_path / "tests.csv"),)))
+        run_map(world.request(tmp_path / "run", covariates=(str(tmp_path / "tests.csv"),)))
 
 
 @pytest.mark.parametrize(

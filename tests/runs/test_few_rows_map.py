@@ -9,7 +9,7 @@ from benchmark_scripts import load
 from geogp.geodata.simulation.simulated_tiles import simple_region
 from geogp.geodata.simulation.simulation_files import write_simulation
 from geogp.records.map_settings import MapSettings
-from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.pipeline.run_map import run_map
 
 few_rows = load("accuracy.few_rows")
 
@@ -35,6 +35,6 @@ def test_a_run_says_that_its_width_comes_from_folds(rows, few, tmp_path):
         zoom=10,
         out=tmp_path / "run",
     )
-    make_map(request)
+    run_map(request)
     run = json.loads((tmp_path / "run" / "run.json").read_text())
     assert any("is estimated by cross-validation" in text for text in run["warnings"]) is few

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from geogp.answers.run import open_run
 from geogp.models.field.fitted import FittedField
 from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.runs.file_records import damaged_files
-from geogp.runs.open_run import open_run
 
 
 def answer(path: Path) -> pd.DataFrame:

@@ -8,10 +8,9 @@ from run_worlds import Small
 
 from geogp.errors import DataError
 from geogp.geodata.tiles.quadkeys import parse_quadkeys
-from geogp.runs.pipeline.identity import identity_of
-from geogp.runs.pipeline.job import prepare
-from geogp.runs.pipeline.validation import make_plan
-from geogp.runs.progress import ProgressListener
+from geogp.runs.pipeline.read import read_inputs
+from geogp.runs.pipeline.splits import make_splits
+from geogp.runs.progress import RunListener
 
 SPLITS = "random,blocks,buffer,latest"
 
@@ -29,9 +28,9 @@ def _spoil(small: Small, rows: int, name: str = "avg_d_kbps", quarter: int = 0) 
 
 def _parts(small: Small, out, **changes) -> dict:
     """Return the part of each row, by split, quadkey and quarter."""
-    job = prepare(small.request(out, split=SPLITS, **changes), ProgressListener())
-    plan = make_plan(job)
-    seen = job.observations
+    request = small.request(out, split=SPLITS, **changes)
+    inputs = read_inputs(request, RunListener())
+    plan, seen = make_splits(request, inputs, RunListener()), inputs.observations
     return {
         (split, key, quarter): code
         for (split, _), codes in plan.codes.items()
@@ -63,28 +62,30 @@ def test_other_targets_are_not_touched(own_small, tmp_path):
 
 def test_a_run_says_which_rows_were_left_out(own_small, tmp_path):
     tiles = _spoil(own_small, 2)
-    job = prepare(own_small.request(tmp_path / "run"), ProgressListener())
-    (told,) = [one.described() for one in job.ingested.left_out]
+    request, listener = own_small.request(tmp_path / "run"), RunListener()
+    inputs = read_inputs(request, listener)
+    (told,) = [one.described() for one in inputs.ingested.left_out]
     first = tuple(
         {"column": "avg_d_kbps", "quadkey": tile, "value": "1000000000000000000"} for tile in tiles
     )
-    file = identity_of(job).inputs[-2].name
+    file = inputs.files[-2].name
     assert told == {"file": file, "quarter": "2023Q3", "rows": 2, "first": first}
-    (warning,) = job.warnings
+    (warning,) = listener.warnings
     assert all(tile in warning for tile in tiles)
-    assert make_plan(job).sizes("random", 0).rows == 1498
-    assert job.observations.y.max() < 5  # log10 of Mbps
+    assert make_splits(request, inputs, listener).sizes("random", 0).rows == 1498
+    assert inputs.observations.y.max() < 5  # log10 of Mbps
 
 
 def test_six_bad_rows_end_a_run(own_small, tmp_path):
     _spoil(own_small, 6)
     with pytest.raises(DataError, match=r"impossible values in 6 of 7\d\d rows of the region"):
-        prepare(own_small.request(tmp_path / "run"), ProgressListener())
+        read_inputs(own_small.request(tmp_path / "run"), RunListener())
 
 
 def test_simulated_tiles_are_within_the_limits(small, tmp_path):
     for target in ("download", "upload", "latency"):
-        job = prepare(small.request(tmp_path / "run", target=target), ProgressListener())
-        assert job.ingested.left_out == ()
-        assert job.warnings == []
-        assert np.isfinite(job.observations.y).all()
+        listener = RunListener()
+        inputs = read_inputs(small.request(tmp_path / "run", target=target), listener)
+        assert inputs.ingested.left_out == ()
+        assert listener.warnings == []
+        assert np.isfinite(inputs.observations.y).all()

@@ -12,6 +12,7 @@ import rasterio
 import xarray as xr
 from run_worlds import Heard, made_up_run, run_json
 
+from geogp.answers.pages import remake_report
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.sinh_arcsinh import shape_of
 from geogp.errors import DataError, OutputError, RequestError
@@ -28,7 +29,7 @@ from geogp.models.catalogue.storage import load_model
 from geogp.models.numerics.devices import pick_device
 from geogp.runs.locks import LOCK_FILE
 from geogp.runs.pipeline import fitting
-from geogp.runs.pipeline.make_map import make_map, remake_report
+from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.pipeline.validation import groups_below_baseline
 
 KEYS = {
@@ -173,14 +174,14 @@ def test_the_saved_model_predicts_the_map(finished, small):
 
 @pytest.mark.trial
 def test_an_interrupted_run_continues_to_the_same_numbers(small, tmp_path):
-    whole = make_map(small.request(tmp_path / "whole", epochs=4))
+    whole = run_map(small.request(tmp_path / "whole", epochs=4))
     out = tmp_path / "parts"
     with pytest.raises(KeyboardInterrupt):
-        make_map(small.request(out, epochs=4), stopper(2))
+        run_map(small.request(out, epochs=4), stopper(2))
     assert not (out / "run.json").exists()
     assert {path.name for path in out.iterdir()} == {".unfinished", LOCK_FILE}
     heard = Heard()
-    continued = make_map(small.request(out, epochs=4), heard)
+    continued = run_map(small.request(out, epochs=4), heard)
     assert [done for _, done in heard.parts] == [3, 4]
     assert run_json(continued)["metrics"] == run_json(whole)["metrics"]
     first = (whole.path / "test_predictions.parquet").read_bytes()
@@ -189,7 +190,7 @@ def test_an_interrupted_run_continues_to_the_same_numbers(small, tmp_path):
 
 def test_a_finished_run_is_not_made_again(finished, small):
     before = (finished.path / "run.json").stat().st_mtime_ns
-    again = make_map(small.request(finished.path, split="both"))
+    again = run_map(small.request(finished.path, split="both"))
     assert again.already_there
     assert (finished.path / "run.json").stat().st_mtime_ns == before
 
@@ -197,10 +198,10 @@ def test_a_finished_run_is_not_made_again(finished, small):
 @pytest.mark.trial
 def test_another_request_does_not_overwrite_a_run(small, tmp_path):
     out = tmp_path / "run"
-    first = make_map(small.request(out))
+    first = run_map(small.request(out))
     with pytest.raises(RequestError, match=r"contains a run that differs in seed.*--fresh"):
-        make_map(small.request(out, seed=3))
-    fresh = make_map(small.request(out, seed=3, fresh=True))
+        run_map(small.request(out, seed=3))
+    fresh = run_map(small.request(out, seed=3, fresh=True))
     assert json.loads((out / "run.json").read_text())["seed"] == run_json(fresh)["seed"] == 3
     assert fresh.record.metrics != first.record.metrics
 
@@ -208,10 +209,10 @@ def test_another_request_does_not_overwrite_a_run(small, tmp_path):
 @pytest.mark.trial
 def test_a_fresh_run_that_is_interrupted_continues_without_fresh(small, tmp_path):
     out = tmp_path / "run"
-    first = make_map(small.request(out))
+    first = run_map(small.request(out))
     with pytest.raises(KeyboardInterrupt):
-        make_map(small.request(out, epochs=3, fresh=True), stopper(2))
-    continued = make_map(small.request(out, epochs=3))
+        run_map(small.request(out, epochs=3, fresh=True), stopper(2))
+    continued = run_map(small.request(out, epochs=3))
     assert run_json(continued)["settings"]["model"]["epochs"] == 3
     assert continued.record.metrics != first.record.metrics
     assert not (out / ".unfinished").exists()
@@ -220,9 +221,9 @@ def test_a_fresh_run_that_is_interrupted_continues_without_fresh(small, tmp_path
 @pytest.mark.trial
 def test_a_fresh_run_leaves_no_file_of_the_old_one(small, tmp_path):
     out = tmp_path / "run"
-    make_map(small.request(out))
+    run_map(small.request(out))
     (out / "notes.txt").write_text("mine")
-    make_map(small.request(out, target="latency", fresh=True))
+    run_map(small.request(out, target="latency", fresh=True))
     assert (out / "notes.txt").read_text() == "mine"
     assert sorted(path.name for path in out.glob("*_mbps.tif")) == []
     files = json.loads((out / "run.json").read_text())["files"]
@@ -238,7 +239,7 @@ def test_a_folder_of_the_users_own_is_refused_and_kept(small, tmp_path, fresh):
         own.mkdir()
         (own / name).write_text(content)
         with pytest.raises(RequestError, match="contains files that are not part of a run"):
-            make_map(small.request(own, fresh=fresh))
+            run_map(small.request(own, fresh=fresh))
         assert [path.name for path in own.iterdir()] == [name]
         assert (own / name).read_text() == content
 
@@ -253,28 +254,28 @@ def test_a_model_that_loses_to_the_baseline_says_so():
 @pytest.mark.trial
 def test_changed_data_are_not_passed_off_as_the_same_run(own_small, tmp_path):
     out = tmp_path / "run"
-    make_map(own_small.request(out))
+    run_map(own_small.request(out))
     table = pd.read_parquet(own_small.tiles(0))
     table["avg_d_kbps"] += 1
     table.to_parquet(own_small.tiles(0), index=False)
     with pytest.raises(RequestError, match="contains a run that differs in inputs"):
-        make_map(own_small.request(out))
+        run_map(own_small.request(out))
 
 
 @pytest.mark.trial
 def test_one_quarter_is_mapped_by_place_alone(small, tmp_path):
-    one = make_map(small.request(tmp_path / "one", quarters="2023Q4"))
+    one = run_map(small.request(tmp_path / "one", quarters="2023Q4"))
     assert run_json(one)["settings"]["model"]["inputs"] == "place"
     model, _ = load_model(one.path / "model.safetensors")
     assert model.architecture.d == 2
     with pytest.raises(RequestError, match="needs data of two quarters or more"):
-        make_map(small.request(tmp_path / "two", quarters="2023Q4", inputs="place-quarter"))
+        run_map(small.request(tmp_path / "two", quarters="2023Q4", inputs="place-quarter"))
 
 
 @pytest.mark.trial
 def test_a_region_without_urban_areas_is_mapped_and_says_so(own_small, tmp_path):
     (own_small.folder / "boundaries" / "urban_areas_DEMO.parquet").unlink()
-    found = make_map(own_small.request(tmp_path / "run"))
+    found = run_map(own_small.request(tmp_path / "run"))
     scores = run_json(found)["metrics"]["random"]
     assert scores["urban"] == {**dict.fromkeys(SCORES), "n": 0} == scores["rural"]
     assert scores["all"]["n"] == run_json(found)["n"]["random"]["test"]
@@ -286,7 +287,7 @@ def test_a_region_without_urban_areas_is_mapped_and_says_so(own_small, tmp_path)
 @pytest.mark.trial
 @pytest.mark.parametrize("target", ["upload", "latency"])
 def test_other_targets(small, tmp_path, target):
-    found = make_map(small.request(tmp_path / target, target=target))
+    found = run_map(small.request(tmp_path / target, target=target))
     suffix = "ms" if target == "latency" else "mbps"
     with xr.open_dataset(found.path / "grid.nc", engine="h5netcdf") as grid:
         assert f"lower_{suffix}" in grid
@@ -296,14 +297,14 @@ def test_other_targets(small, tmp_path, target):
 @pytest.mark.trial
 @pytest.mark.parametrize("model", ["sv-rbf", "sv-dkl"])
 def test_other_models(small, tmp_path, model):
-    found = make_map(small.request(tmp_path / model, model=model))
+    found = run_map(small.request(tmp_path / model, model=model))
     assert np.isfinite(run_json(found)["metrics"]["random"]["all"]["nll"])
 
 
 @pytest.mark.trial
 def test_presets_other_than_quick_draw_the_map_from_all_but_the_validation_rows(small, tmp_path):
     request = small.request(tmp_path / "run", preset="standard", epochs=1)
-    found = make_map(request)
+    found = run_map(request)
     assert set(run_json(found)["metrics"]) == {"random", "blocks"}
     model, _ = load_model(found.path / "model.safetensors")
     _, seen = observations_of(small)
@@ -318,8 +319,8 @@ def test_presets_other_than_quick_draw_the_map_from_all_but_the_validation_rows(
 
 @pytest.mark.trial
 def test_a_zoom_of_too_many_tiles_drops_and_says_so(small, tmp_path, monkeypatch):
-    monkeypatch.setattr("geogp.runs.pipeline.drawing.MAX_TILES", 200)
-    found = make_map(small.request(tmp_path / "run"))
+    monkeypatch.setattr("geogp.runs.pipeline.draw.MAX_TILES", 200)
+    found = run_map(small.request(tmp_path / "run"))
     assert run_json(found)["map"]["zoom"] < 13
     assert run_json(found)["map"]["tiles"] <= 200
     assert any("more than 200 tiles" in text for text in run_json(found)["warnings"])
@@ -327,9 +328,9 @@ def test_a_zoom_of_too_many_tiles_drops_and_says_so(small, tmp_path, monkeypatch
 
 @pytest.mark.trial
 def test_a_large_map_without_zarr_says_what_is_missing(small, tmp_path, monkeypatch):
-    monkeypatch.setattr("geogp.runs.pipeline.drawing.LARGE_TILES", 10)
-    monkeypatch.setattr("geogp.runs.pipeline.drawing.has_zarr", lambda: False)
-    run = run_json(make_map(small.request(tmp_path / "run")))
+    monkeypatch.setattr("geogp.runs.pipeline.draw.LARGE_TILES", 10)
+    monkeypatch.setattr("geogp.runs.pipeline.draw.has_zarr", lambda: False)
+    run = run_json(run_map(small.request(tmp_path / "run")))
     assert "grid.zarr" not in run["files"]
     assert any("geogp[zarr]" in text for text in run["warnings"])
 
@@ -337,7 +338,7 @@ def test_a_large_map_without_zarr_says_what_is_missing(small, tmp_path, monkeypa
 def test_a_bad_source_leaves_nothing(own_small, tmp_path):
     own_small.tiles(1).write_bytes(own_small.tiles(1).read_bytes()[:2000])
     with pytest.raises(DataError, match="not a complete Parquet file"):
-        make_map(own_small.request(tmp_path / "run"))
+        run_map(own_small.request(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 
 
@@ -346,7 +347,7 @@ def test_a_constant_target_is_refused(own_small, tmp_path):
         table = pd.read_parquet(path)
         table.assign(avg_d_kbps=5000).to_parquet(path, index=False)
     with pytest.raises(DataError, match="same value in all 1500 rows of Demo"):
-        make_map(own_small.request(tmp_path / "run"))
+        run_map(own_small.request(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 
 
@@ -358,12 +359,12 @@ def test_a_disk_that_fills_up_leaves_no_results_and_can_continue(small, tmp_path
         raise OutputError("cannot write: the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr("geogp.runs.pipeline.make_map.write_report", full)
+        patch.setattr("geogp.runs.pipeline.write.write_report", full)
         with pytest.raises(OutputError, match="disk is full"):
-            make_map(small.request(out))
+            run_map(small.request(out))
     assert {path.name for path in out.iterdir()} == {".unfinished", LOCK_FILE}
     assert not (out / ".unfinished" / "files").exists()
-    assert run_json(make_map(small.request(out)))["metrics"]["random"]["all"]["n"] > 0
+    assert run_json(run_map(small.request(out)))["metrics"]["random"]["all"]["n"] > 0
 
 
 @pytest.mark.trial
@@ -410,14 +411,14 @@ def test_a_budget_picks_the_rank_once(small, tmp_path, monkeypatch):
     monkeypatch.setattr(fitting, "rank_for", choose)
     request = small.request(out, model="nystrom-mixed", epochs=2, split="both", budget=30.0)
     with pytest.raises(KeyboardInterrupt):
-        make_map(request, stopper(1))
-    done = make_map(request)
+        run_map(request, stopper(1))
+    done = run_map(request)
     train = run_json(done)["n"]["random"]["train"]
     assert asked == [(15.0, 60, train, 2)]
     assert run_json(done)["rank"] == {"r": 70, "chosen_by": "budget", "expected_seconds": 12.0}
     assert run_json(done)["settings"]["model"]["r"] == "budget"
     assert load_model(out / "model.safetensors")[0].basis.rank == 70
-    assert make_map(request).already_there
+    assert run_map(request).already_there
 
 
 @pytest.mark.trial
@@ -432,7 +433,7 @@ def test_a_budget_is_shared_by_all_fits(small, tmp_path, monkeypatch, split, fit
     monkeypatch.setattr(fitting, "rank_for", choose)
     heard = Heard()
     request = small.request(tmp_path / "run", model="nngp", epochs=1, split=split, budget=30.0)
-    make_map(request, heard)
+    run_map(request, heard)
     assert asked == [30.0 / fits]
     assert sum(text.startswith("fitting") for text in heard.texts) == fits
     with xr.open_dataset(tmp_path / "run" / "grid.nc", engine="h5netcdf") as grid:
@@ -444,7 +445,7 @@ def test_a_damaged_choice_of_the_rank_is_refused(small, tmp_path, monkeypatch):
     monkeypatch.setattr(fitting, "rank_for", lambda *_: RankChoice(70, 12.0))
     request = small.request(out, model="nystrom-mixed", epochs=2, budget=30.0)
     with pytest.raises(KeyboardInterrupt):
-        make_map(request, stopper(1))
+        run_map(request, stopper(1))
     (out / ".unfinished" / "rank.json").write_text("{}")
     with pytest.raises(DataError, match=r"rank\.json is damaged.*--fresh"):
-        make_map(request)
+        run_map(request)

@@ -8,7 +8,7 @@ from run_worlds import Heard, run_json
 from typer.testing import CliRunner
 
 from geogp.errors import RequestError
-from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.pipeline.run_map import run_map
 from geogp_cli.main import app
 
 
@@ -35,15 +35,15 @@ def test_the_usual_map_has_the_tiers(finished):
 @pytest.mark.trial
 def test_another_threshold_redraws_the_map_without_a_fit(small, tmp_path):
     heard, folder = Heard(), tmp_path / "run"
-    first = make_map(small.request(folder, target="upload", model="dbk-silu", epochs=1))
+    first = run_map(small.request(folder, target="upload", model="dbk-silu", epochs=1))
     assert variables(folder) == {"p_at_least_1_mbps", "p_at_least_3_mbps"}
     request = small.request(folder, target="upload", model="dbk-silu", epochs=1, threshold=(2.5, 1))
-    again = make_map(request, heard)
+    again = run_map(request, heard)
     assert "drawing the map of the fitted model again" in heard.texts
     assert variables(folder) == {"p_at_least_1_mbps", "p_at_least_2_5_mbps"}
     assert not (folder / "p_at_least_3_mbps.tif").exists()
     assert again.record.metrics == first.record.metrics
-    assert make_map(request).already_there
+    assert run_map(request).already_there
 
 
 def test_refusals(small, tmp_path):

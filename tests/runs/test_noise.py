@@ -10,6 +10,7 @@ import rasterio
 import xarray as xr
 from run_worlds import run_json
 
+from geogp.answers.pages import remake_report
 from geogp.distributions.burr import BurrMixture
 from geogp.distributions.shapes import BURR_COLUMNS
 from geogp.distributions.student_sum import NormalPlusStudent
@@ -18,7 +19,7 @@ from geogp.evaluation.assessment import prediction_of
 from geogp.evaluation.metrics import score
 from geogp.models.catalogue.storage import load_model
 from geogp.records.map_settings import MapSettings
-from geogp.runs.pipeline.make_map import make_map, remake_report
+from geogp.runs.pipeline.run_map import run_map
 
 pytestmark = pytest.mark.trial
 
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.trial
 @pytest.fixture(scope="module")
 def robust(small, tmp_path_factory):
     out = tmp_path_factory.mktemp("robust") / "run"
-    return make_map(small.request(out, model="vbll", noise="student-t", split="both"))
+    return run_map(small.request(out, model="vbll", noise="student-t", split="both"))
 
 
 def test_the_run_names_its_noise_and_what_its_map_lacks(robust):
@@ -43,7 +44,7 @@ def test_the_run_names_its_noise_and_what_its_map_lacks(robust):
 @pytest.fixture(scope="module")
 def burr(small, tmp_path_factory):
     out = tmp_path_factory.mktemp("burr") / "run"
-    return make_map(small.request(out, model="burr-process", split="random"))
+    return run_map(small.request(out, model="burr-process", split="random"))
 
 
 @pytest.fixture(params=["robust", "burr"])
@@ -105,7 +106,7 @@ def test_the_report_is_made_again_and_an_edited_shape_is_refused(heavy, tmp_path
 
 
 def test_the_level_has_a_mean(small, tmp_path):
-    found = make_map(
+    found = run_map(
         small.request(tmp_path / "run", model="vbll", noise="student-t", question="level")
     )
     with xr.open_dataset(found.path / "grid.nc", engine="h5netcdf") as grid:
@@ -115,7 +116,7 @@ def test_the_level_has_a_mean(small, tmp_path):
 
 def test_another_noise_is_another_run(robust, small):
     with pytest.raises(RequestError, match="contains a run that differs in settings"):
-        make_map(small.request(robust.path, model="vbll", split="both"))
+        run_map(small.request(robust.path, model="vbll", split="both"))
 
 
 def test_refused_before_anything_is_read():

@@ -8,14 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from geogp.commands.answers.areas import make_areas
-from geogp.commands.answers.exceedance import make_exceedance
-from geogp.commands.answers.next_tiles import choose_tiles
-from geogp.commands.run_requests import AreasRequest, ExceedanceRequest, NextRequest
+from geogp.answers.make import make_answer, make_answers
+from geogp.answers.pages import remake_report
+from geogp.answers.requests import AreasRequest, ExceedanceRequest, NextRequest
+from geogp.answers.run import open_run
 from geogp.errors import DataError
 from geogp.geodata.tiles.quadkeys import format_quadkeys
-from geogp.runs.open_run import open_run
-from geogp.runs.pipeline.make_map import remake_report
 from geogp.runs.run_places import RunPlaces
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -53,9 +51,10 @@ def test_its_model_predicts_what_it_predicted(name, tmp_path):
     Predictions depend on the devices of a row, which only the source has.
     """
     run = open_run(copied(name, tmp_path), device="cpu", read_from=SOURCE)
-    job = run.reopen().job
+    inputs = run.reopen().inputs
     key = ["quadkey", "quarter"]
-    devices = job.table.assign(quadkey=format_quadkeys(job.observations.quadkey))
+    codes = format_quadkeys(inputs.observations.quadkey)
+    devices = inputs.table.assign(quadkey=codes)
     rows = run.predictions[run.predictions["split"] == "random"]
     rows = rows.assign(quarter=pd.PeriodIndex(rows["quarter"], freq="Q"))
     rows = rows.merge(devices[[*key, "devices"]], "left", key, validate="one_to_one")
@@ -67,7 +66,7 @@ def test_its_model_predicts_what_it_predicted(name, tmp_path):
 @pytest.mark.parametrize("name", RUNS[1:])
 def test_its_areas_have_the_levels_they_had(name, tmp_path):
     asked = AreasRequest(copied(name, tmp_path), by="urban", draws=200, **vars(SOURCE))
-    found = make_areas(asked).table
+    found = make_answer(asked).table
     stored = FIXTURES / name
     told = json.loads((stored.parent / "levels.json").read_text())[stored.name]
     assert dict(zip(found["area"], found["level_mean_mbps"], strict=True)) == pytest.approx(
@@ -85,9 +84,9 @@ def test_a_field_model_of_an_earlier_version_is_refused_and_the_rest_is_read(tmp
     )
     for ask in (
         lambda: run.model,
-        lambda: make_areas(AreasRequest(run.path, by="urban", **vars(SOURCE))),
-        lambda: make_exceedance(ExceedanceRequest(run.path, threshold=(25,), **vars(SOURCE))),
-        lambda: choose_tiles(NextRequest(run.path, tiles=5, **vars(SOURCE))),
+        lambda: make_answer(AreasRequest(run.path, by="urban", **vars(SOURCE))),
+        lambda: make_answers(ExceedanceRequest(run.path, threshold=(25,), **vars(SOURCE))),
+        lambda: make_answer(NextRequest(run.path, tiles=5, **vars(SOURCE))),
     ):
         with pytest.raises(DataError, match=told):
             ask()

@@ -8,7 +8,7 @@ import rasterio
 import xarray as xr
 from run_worlds import run_json
 
-from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.pipeline.run_map import run_map
 
 
 @pytest.fixture
@@ -40,9 +40,9 @@ def test_every_format_holds_the_same_values(finished, grid):
 @pytest.mark.trial
 def test_a_large_map_is_written_as_zarr_while_it_is_large(small, tmp_path, monkeypatch):
     out = tmp_path / "run"
-    monkeypatch.setattr("geogp.runs.pipeline.drawing.LARGE_TILES", 10)
+    monkeypatch.setattr("geogp.runs.pipeline.draw.LARGE_TILES", 10)
     for zoom in (12, 11):  # the second replaces the first
-        made = make_map(small.request(out, epochs=1, zoom=zoom))
+        made = run_map(small.request(out, epochs=1, zoom=zoom))
         assert run_json(made)["map"]["tiles"] > 10
         assert "grid.zarr" in run_json(made)["files"]
         with (
@@ -50,7 +50,7 @@ def test_a_large_map_is_written_as_zarr_while_it_is_large(small, tmp_path, monke
             xr.open_dataset(out / "grid.nc") as expected,
         ):
             xr.testing.assert_equal(found.load(), expected.load())
-    monkeypatch.setattr("geogp.runs.pipeline.drawing.LARGE_TILES", 1_000_000)
-    made = make_map(small.request(out, epochs=1, zoom=12))
+    monkeypatch.setattr("geogp.runs.pipeline.draw.LARGE_TILES", 1_000_000)
+    made = run_map(small.request(out, epochs=1, zoom=12))
     assert "grid.zarr" not in run_json(made)["files"]
     assert not (out / "grid.zarr").exists()

@@ -27,18 +27,19 @@ from geogp.maps.page.kernel_error import interpolated, random_places
 from geogp.maps.page.packing import unpack
 from geogp.maps.page.page_quantiles import PAST_LEVELS, unpack_quantiles
 from geogp.models.catalogue.storage import load_model
-from geogp.models.presets import find_preset
 from geogp.records.record_names import LEVEL
-from geogp.runs.pipeline.make_map import make_map
-from geogp.runs.pipeline.predicting import (
+from geogp.runs.pipeline.map_predictor import (
     OTHER_LARGER,
     MapPredictor,
     other_zoom,
 )
 from geogp.runs.pipeline.run_covariates import PlaceTables
+from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.question import Question
 
 QUARTERS = (quarter_index("2023Q3"), quarter_index("2023Q4"))
+
+MOST = 300_000  # tiles of other quarters together
 
 
 def data_of(result):
@@ -146,7 +147,7 @@ def test_the_live_kernel_is_that_of_the_model(finished, small):
 
 @pytest.mark.trial
 def test_a_model_of_place_alone_has_one_quarter(small, tmp_path):
-    result = make_map(small.request(tmp_path / "run", inputs="place", model="dbk-rbf"))
+    result = run_map(small.request(tmp_path / "run", inputs="place", model="dbk-rbf"))
     data = data_of(result)
     assert data["quarters"] == ["2023Q4"]
     assert data["past"] is data["measured"] is None
@@ -197,14 +198,8 @@ def asking(small):
     seen = read_observations(open_source(str(small.folder)), region).observations
 
     def make(model, repair, question, zoom=13):
-        job = SimpleNamespace(
-            region=region,
-            observations=seen,
-            question=question,
-            places=PlaceTables(),
-            preset=find_preset("quick", "field"),
-        )
-        return MapPredictor(job, model, repair, zoom)
+        inputs = SimpleNamespace(region=region, observations=seen, places=PlaceTables())
+        return MapPredictor(inputs, question, model, repair, zoom)
 
     return make
 
@@ -212,7 +207,7 @@ def asking(small):
 def test_the_question_and_the_repair_are_those_of_the_map(asking, small):
     tiles, repair, model = region_of(small).tiles(13), _Repair(), _Told()
     asker = asking(model, repair, Question("tile-mean", 8095, 8095, 4))
-    maps = asker.other_quarters(tiles, [8090, 8094])
+    maps = asker.other_quarters(tiles, [8090, 8094], MOST)
     assert [one.label for one in maps] == ["2022Q3", "2023Q3"]
     assert model.asked == ({4}, False)
     for one, quarter in zip(maps, (8090, 8094), strict=True):
@@ -228,12 +223,12 @@ def test_the_question_and_the_repair_are_those_of_the_map(asking, small):
 def test_a_level_is_not_repaired(asking, small):
     model = _Told()
     asker = asking(model, _Repair(), Question(LEVEL, 8095, 8095, None))
-    (found,) = asker.other_quarters(region_of(small).tiles(13), [8094])
+    (found,) = asker.other_quarters(region_of(small).tiles(13), [8094], MOST)
     assert model.asked == (None, True)
     np.testing.assert_array_equal(found.prediction.mean, 8094)
 
 
 def test_numbers_of_tests_are_those_of_a_tile_of_the_map(asking, small):
     asker = asking(_Told(counts=True), NO_REPAIR, Question("count", 8095, 8095, None))
-    (found,) = asker.other_quarters(region_of(small).tiles(13), [8094])
+    (found,) = asker.other_quarters(region_of(small).tiles(13), [8094], MOST)
     np.testing.assert_allclose(found.prediction.mean, np.exp(8.094) * 4 ** (ZOOM - 13))

@@ -11,6 +11,7 @@ import rasterio
 from run_worlds import edited_copy, run_json
 from shapely.geometry import box
 
+from geogp.answers.run import open_run
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places.region_choice import RegionChoice
 from geogp.geodata.points.point_options import PointSource
@@ -19,9 +20,8 @@ from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.ookla import read_observations
 from geogp.geodata.tiles.quarters import quarter_index
 from geogp.records.map_settings import MapSettings
-from geogp.runs.make_run import make_map as make_run
-from geogp.runs.open_run import open_run
-from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.pipeline.run_map import run_map
+from geogp.runs.pipeline.run_map import run_map as make_run
 
 EAST, WEST = -66.3, -66.5
 
@@ -58,7 +58,7 @@ def request(drive, out, **changes):
 
 @pytest.fixture(scope="module")
 def run(drive, tmp_path_factory):
-    return make_map(request(drive, tmp_path_factory.mktemp("own") / "run"))
+    return run_map(request(drive, tmp_path_factory.mktemp("own") / "run"))
 
 
 def test_the_run_says_what_it_read(run, drive):
@@ -115,7 +115,7 @@ def test_areas_read_the_file_again(run, tmp_path):
 
 
 def test_a_finished_run_is_kept(run, drive):
-    assert make_map(request(drive, run.path)).already_there
+    assert run_map(request(drive, run.path)).already_there
 
 
 def test_another_file_is_another_run(run, drive, tmp_path):
@@ -125,7 +125,7 @@ def test_another_file_is_another_run(run, drive, tmp_path):
     with own.open("a") as stream:
         stream.write("2023-10-01,18.1,-66.4,20,North\n")
     with pytest.raises(RequestError, match="inputs"):
-        make_map(request(own, tmp_path / "run"))
+        run_map(request(own, tmp_path / "run"))
     moved = edited_copy(
         run.path,
         tmp_path / "edited",
@@ -137,7 +137,7 @@ def test_another_file_is_another_run(run, drive, tmp_path):
 
 def test_another_provider_is_another_run(run, drive):
     with pytest.raises(RequestError, match="settings"):
-        make_map(request(drive, run.path, provider="South"))
+        run_map(request(drive, run.path, provider="South"))
 
 
 def test_a_region_and_strata_of_the_user(drive, tmp_path):

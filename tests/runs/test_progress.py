@@ -8,7 +8,7 @@ from rich.console import Console
 
 from geogp.errors import RequestError
 from geogp.runs.pipeline import phase_rates
-from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.progress import PHASES, PhaseClock, duration
 from geogp_cli import console
 
@@ -89,7 +89,7 @@ def test_a_map_remembers_its_rates_for_the_next(small, tmp_path, monkeypatch):
             super().phases(clock)
 
     for name in ("one", "two"):
-        make_map(small.request(tmp_path / name, split="random"), Hears())
+        run_map(small.request(tmp_path / name, split="random"), Hears())
     first, second = clocks
     assert list(first.spent) == list(PHASES)
     assert {phase: len(first.spent[phase]) for phase in ("fit", "check")} == {
@@ -101,7 +101,7 @@ def test_a_map_remembers_its_rates_for_the_next(small, tmp_path, monkeypatch):
         assert second.expected[phase] == pytest.approx(took)
     assert json.loads(phase_rates.rates_file().read_text()).keys() == {"field quick cpu"}
     # Much less or much more work says nothing about the time.
-    make_map(small.request(tmp_path / "three", split="random", epochs=20), Hears())
+    run_map(small.request(tmp_path / "three", split="random", epochs=20), Hears())
     assert "fit" not in clocks[2].expected
     assert "check" in clocks[2].expected
 
@@ -171,11 +171,11 @@ def test_a_missing_file_is_refused_before_data_are_read(small, tmp_path, monkeyp
     def never(*_, **__):
         pytest.fail("data were read")
 
-    monkeypatch.setattr("geogp.runs.pipeline.job.read_observations", never)
-    monkeypatch.setattr("geogp.geodata.places.chosen_region.read_region", never)
+    monkeypatch.setattr("geogp.runs.pipeline.read.read_observations", never)
+    monkeypatch.setattr("geogp.geodata.places.census.read_region", never)
     absent = str(tmp_path / "absent.tif")
     request = small.request(
         tmp_path / "run", **{option: (absent,) if option == "covariates" else absent}
     )
     with pytest.raises(RequestError, match=rf"no file .*absent\.tif; expected .* --{option}"):
-        make_map(request)
+        run_map(request)

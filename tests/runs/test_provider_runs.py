@@ -10,6 +10,7 @@ import xarray as xr
 from run_worlds import run_json
 from shapely.geometry import box
 
+from geogp.answers.run import open_run
 from geogp.commands.compare_runs import compare_runs
 from geogp.commands.gallery import make_gallery
 from geogp.errors import RequestError
@@ -18,8 +19,7 @@ from geogp.maps.provider_layers import provider_tags
 from geogp.maps.scales import SPEED_PALETTE, speed_scale
 from geogp.maps.views import FAR, PROVIDER, View, provider_views
 from geogp.records.map_settings import MapSettings
-from geogp.runs.open_run import open_run
-from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.pipeline.run_map import run_map
 
 GAP = 0.3
 """The South is faster by this in log10, north of the middle."""
@@ -51,7 +51,7 @@ def drive(tmp_path_factory):
 @pytest.fixture(scope="module")
 def run(drive, tmp_path_factory):
     out = tmp_path_factory.mktemp("own") / "run"
-    return make_map(
+    return run_map(
         MapSettings(points=str(drive), by_provider=True, preset="quick", epochs=4, zoom=14, out=out)
     )
 
@@ -112,8 +112,8 @@ def test_the_difference_is_found_where_it_is(run, halves):
 def test_the_difference_is_that_of_the_joint_level(run, halves):
     """The same law by another route: estimator, table and dense weights."""
     opened = open_run(run.path).reopen()
-    parts = [opened.job.of_provider(name).places for name in ("North Net", "South")]
-    quarter = opened.job.question.quarter
+    parts = [opened.of_provider(name).places for name in ("North Net", "South")]
+    quarter = opened.question.quarter
     places = pd.concat([part.of_tiles(opened.tiles, quarter) for part in parts])
     high = opened.tiles.centres[1] > MIDDLE
     weights = np.concatenate([high, -1.0 * high]) / high.sum()
@@ -128,7 +128,7 @@ def test_other_answers_say_whose_they_are(run, halves):
     assert opened.at([18.1], [-66.4]).speaks_of.str.endswith(" (North Net)").all()
     found = opened.reopen()
     found.level()
-    assert any("this answer is about North Net" in text for text in found.job.warnings)
+    assert any("this answer is about North Net" in text for text in found.listener.warnings)
 
 
 def test_the_command_compares_the_providers(run, halves, geogp):
@@ -148,7 +148,7 @@ def test_the_command_compares_the_providers(run, halves, geogp):
 
 
 def test_a_run_without_providers_is_refused(drive, tmp_path):
-    made = make_map(MapSettings(points=str(drive), preset="quick", epochs=1, zoom=13, out=tmp_path))
+    made = run_map(MapSettings(points=str(drive), preset="quick", epochs=1, zoom=13, out=tmp_path))
     with pytest.raises(RequestError, match="has no providers"):
         open_run(made.path).providers("stratum")
 
@@ -178,13 +178,13 @@ def test_a_layer_shows_the_name_of_its_provider_as_it_is():
 def single(drive, tmp_path_factory):
     out = tmp_path_factory.mktemp("single") / "single"
     how = {"preset": "quick", "epochs": 1, "zoom": 14, "out": out}
-    return make_map(MapSettings(points=str(drive), provider="North Net", **how))
+    return run_map(MapSettings(points=str(drive), provider="North Net", **how))
 
 
 @pytest.fixture(scope="module")
 def pooled(drive, tmp_path_factory):
     out = tmp_path_factory.mktemp("pooled") / "pooled"
-    return make_map(MapSettings(points=str(drive), preset="quick", epochs=1, zoom=14, out=out))
+    return run_map(MapSettings(points=str(drive), preset="quick", epochs=1, zoom=14, out=out))
 
 
 def test_runs_of_points_are_compared_where_they_share_rows(run, single, pooled, tmp_path):

@@ -9,12 +9,12 @@ import pytest
 import xarray as xr
 from run_worlds import Heard, run_json
 
+from geogp.answers.run import open_run
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
 from geogp.models.catalogue.storage import load_model
 from geogp.models.field.predictive_law import no_law
-from geogp.runs.open_run import open_run
-from geogp.runs.pipeline.make_map import RunResult, make_map
+from geogp.runs.pipeline.run_map import RunResult, run_map
 
 pytestmark = pytest.mark.trial
 
@@ -28,8 +28,8 @@ def _predicted(result: RunResult, *, plain: bool = False) -> Prediction:
     """Predictions of the tiles of a map; `plain` has no law of prediction errors."""
     run = open_run(result.path)
     opened = run.reopen(tests=run.record.map.tests, devices=run.record.map.devices)
-    asked, network = opened.job.question, opened.model.network_
-    table = opened.job.places.of_tiles(
+    asked, network = opened.question, opened.model.network_
+    table = opened.inputs.places.of_tiles(
         opened.tiles, asked.quarter, tests=asked.tests, devices=asked.devices
     )
     if plain:
@@ -47,11 +47,11 @@ def maps(small, tmp_path_factory) -> dict[str, RunResult]:
         "many": {"tests": 50},
         "earlier": {"at": "2023Q3"},
     }
-    made = {name: make_map(small.request(folder / name, **more)) for name, more in fitted.items()}
+    made = {name: run_map(small.request(folder / name, **more)) for name, more in fitted.items()}
     for name in drawn:
         shutil.copytree(made["usual"].path, folder / name)
     return made | {
-        name: make_map(small.request(folder / name, **more)) for name, more in drawn.items()
+        name: run_map(small.request(folder / name, **more)) for name, more in drawn.items()
     }
 
 
@@ -133,17 +133,17 @@ class TestRefusals:
         with pytest.raises(
             RequestError, match="2020Q1 lies before the data, which start in 2023Q3"
         ):
-            make_map(small.request(tmp_path / "run", at="2020Q1"))
+            run_map(small.request(tmp_path / "run", at="2020Q1"))
 
     def test_a_quarter_beyond_the_data_without_the_field_model(self, small, tmp_path):
         with pytest.raises(
             RequestError, match="only the model field states the uncertainty of later quarters"
         ):
-            make_map(small.request(tmp_path / "run", at="2025Q1", model="dbk-silu"))
+            run_map(small.request(tmp_path / "run", at="2025Q1", model="dbk-silu"))
 
     def test_a_quarter_without_time(self, small, tmp_path):
         with pytest.raises(RequestError, match="--at 2023Q3 needs the quarter as an input"):
-            make_map(small.request(tmp_path / "run", at="2023Q3", inputs="place"))
+            run_map(small.request(tmp_path / "run", at="2023Q3", inputs="place"))
 
     def test_no_tests(self, small, tmp_path):
         with pytest.raises(RequestError, match="expected tests from 1 to 1,000,000, found 0"):
@@ -155,7 +155,7 @@ class TestRefusals:
 
     def test_a_model_that_does_not_know_tests_says_so(self, small, tmp_path):
         request = small.request(tmp_path / "run", model="dbk-silu", epochs=1, tests=5)
-        run = run_json(make_map(request))
+        run = run_json(run_map(request))
         assert any("does not depend on the number of tests" in text for text in run["warnings"])
         assert run["map"]["tests"] is None
         page = (tmp_path / "run" / "map.html").read_text("utf-8")
@@ -167,7 +167,7 @@ def test_another_question_is_answered_from_the_fitted_model(small, maps, tmp_pat
     shutil.copytree(first.path, folder)
     model = (folder / "model.safetensors").read_bytes()
     heard = Heard()
-    again = make_map(small.request(folder, question="level"), heard)
+    again = run_map(small.request(folder, question="level"), heard)
     assert "drawing the map of the fitted model again" in heard.texts
     assert not any(text.startswith("fitting") for text in heard.texts)
     xr.testing.assert_identical(_grid(again), _grid(maps["level"]))
@@ -176,8 +176,8 @@ def test_another_question_is_answered_from_the_fitted_model(small, maps, tmp_pat
     for key in ("metrics", "baseline", "n", "weights", "warnings"):
         assert getattr(again.record, key) == getattr(first.record, key)
     assert "levels around which measurements scatter" in (folder / "map.html").read_text("utf-8")
-    assert make_map(small.request(folder, question="level")).already_there
-    back = make_map(small.request(folder, zoom=12))
+    assert run_map(small.request(folder, question="level")).already_there
+    back = run_map(small.request(folder, zoom=12))
     assert run_json(back)["map"]["zoom"] == 12
     assert run_json(back)["map"]["for"] == "tile-mean"
 
@@ -192,6 +192,6 @@ def test_another_question_is_answered_from_the_fitted_model(small, maps, tmp_pat
 def test_what_cannot_be_mapped_is_refused_before_any_fit(small, tmp_path, asked, message):
     heard = Heard()
     with pytest.raises(RequestError, match=message):
-        make_map(small.request(tmp_path / "run", model="dnn", split="random", **asked), heard)
+        run_map(small.request(tmp_path / "run", model="dnn", split="random", **asked), heard)
     assert heard.texts == ["reading boundaries and tiles"]
     assert not (tmp_path / "run").exists()

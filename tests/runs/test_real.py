@@ -7,7 +7,7 @@ import xarray as xr
 from run_worlds import run_json
 
 from geogp.records.map_settings import MapSettings
-from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.pipeline.run_map import run_map
 
 pytestmark = pytest.mark.real
 
@@ -26,7 +26,7 @@ def request_of(folder, region, out, **more):
 
 @pytest.mark.trial
 def test_puerto_rico_beats_the_baseline_and_its_intervals_hold(real_data, tmp_path):
-    found = make_map(request_of(real_data, "PR", tmp_path / "run"))
+    found = run_map(request_of(real_data, "PR", tmp_path / "run"))
     run = run_json(found)
     assert sum(run["n"]["random"].values()) == 133_436
     assert run["quarters_missing"] == ["2019Q4", "2020Q2"]
@@ -49,7 +49,7 @@ def test_puerto_rico_beats_the_baseline_and_its_intervals_hold(real_data, tmp_pa
 @pytest.mark.trial
 @pytest.mark.parametrize(("region", "rows", "strata"), [("MO", 17_082, True), ("VI", 3_733, False)])
 def test_other_regions_need_no_change(region, rows, strata, real_data, tmp_path):
-    found = make_map(request_of(real_data, region, tmp_path / "run", epochs=10, zoom=13))
+    found = run_map(request_of(real_data, region, tmp_path / "run", epochs=10, zoom=13))
     run = run_json(found)
     assert sum(run["n"]["random"].values()) == rows
     scores = run["metrics"]["random"]

@@ -13,16 +13,15 @@ import pytest
 from run_worlds import run_json
 from shapely.geometry import box
 
-from geogp.commands.answers.areas import make_areas
-from geogp.commands.answers.next_tiles import choose_tiles
+from geogp.answers.make import make_answer
+from geogp.answers.requests import AreasRequest, NextRequest
+from geogp.answers.run import open_run
 from geogp.commands.data_requests import FetchRequest
 from geogp.commands.fetch import fetch
-from geogp.commands.run_requests import AreasRequest, NextRequest
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places.region_choice import RegionChoice
 from geogp.records.map_settings import MapSettings
-from geogp.runs.open_run import open_run
-from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.run_names import find_run
 from geogp_cli.main import run as command
 
@@ -65,7 +64,7 @@ def made(small, own, tmp_path_factory):
         split="random",
         out=out,
     )
-    return make_map(request)
+    return run_map(request)
 
 
 @pytest.mark.trial
@@ -104,11 +103,11 @@ def test_a_name_of_the_users_is_never_read_as_html(made):
 @pytest.mark.trial
 def test_the_run_is_opened_again(made):
     opened = open_run(made.path).reopen()
-    assert opened.job.region.code == "The_West"
+    assert opened.inputs.region.code == "The_West"
     assert len(opened.tiles) == run_json(made)["map"]["tiles"]
-    table = make_areas(AreasRequest(made.path, by="urban", draws=200)).table
+    table = make_answer(AreasRequest(made.path, by="urban", draws=200)).table
     assert len(table) > 0
-    chosen = choose_tiles(NextRequest(made.path, tiles=3, among="urban"))
+    chosen = make_answer(NextRequest(made.path, tiles=3, among="urban"))
     assert set(chosen.table["stratum"]) == {"urban"}
 
 
@@ -129,27 +128,27 @@ def test_without_boundaries_there_are_no_strata_and_the_folder_is_a_slug(
     small, own, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    result = make_map(_request(small, own))
+    result = run_map(_request(small, own))
     assert result.path.name == "my_west-mobile-download-field-quick"
     assert find_run("my_west") == result.path
     rows = pd.read_parquet(result.path / "test_predictions.parquet")
     assert set(rows["stratum"]) == {"unknown"}
     assert run_json(result)["settings"]["where"]["boundaries"] is None
-    again = make_map(_request(small, own))
+    again = run_map(_request(small, own))
     assert again.already_there
     with pytest.raises(RequestError, match=r"differs in .*settings"):
-        make_map(_request(small, own, out=result.path, region_name="Other"))
+        run_map(_request(small, own, out=result.path, region_name="Other"))
     with pytest.raises(
         RequestError, match="no boundaries were given, so there are no county areas"
     ):
-        make_areas(AreasRequest(result.path))
+        make_answer(AreasRequest(result.path))
 
 
 def test_a_region_without_tiles_is_refused(small, own):
     request = _request(small, own)
     far = MapSettings(source=request.source, region_file=f"{own}:side=far")
     with pytest.raises(DataError, match=r"no .*my west"):
-        make_map(far)
+        run_map(far)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from geogp.geodata.tiles.plausibility import LIMITS
 from geogp.geodata.tiles.quadkeys import codes_to_tiles, parse_quadkeys, tile_centres
 from geogp.geodata.tiles.quarters import quarter_index
 from geogp.models.catalogue.storage import load_model
-from geogp.runs.pipeline.make_map import RunResult, make_map
+from geogp.runs.pipeline.run_map import RunResult, run_map
 
 pytestmark = pytest.mark.trial
 
@@ -87,11 +87,11 @@ def held(small, tmp_path_factory) -> Held:
         changed(small, rows_in(rows, part), folder / part) for part in ("test", "calibration")
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("geogp.runs.pipeline.make_map.write_report", lambda *_: None)
-        patch.setattr("geogp.runs.pipeline.drawing.kernel_basis", lambda *_: None)
+        patch.setattr("geogp.runs.pipeline.write.write_report", lambda *_: None)
+        patch.setattr("geogp.runs.pipeline.draw.kernel_basis", lambda *_: None)
         return Held(
             *(
-                make_map(
+                run_map(
                     source.request(
                         folder / f"run {number}",
                         split="both",

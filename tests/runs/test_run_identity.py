@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from msgspec import convert
 from msgspec.structs import asdict
 from run_worlds import edited_copy, made_up_run, run_json, write_halves
@@ -15,9 +16,10 @@ from geogp.records.map_settings import MapSettings
 from geogp.records.record_reading import run_text
 from geogp.records.run_record import RunRecord
 from geogp.runs.pipeline.identity import identity_of
-from geogp.runs.pipeline.job import prepare
-from geogp.runs.pipeline.make_map import make_map
-from geogp.runs.progress import ProgressListener
+from geogp.runs.pipeline.plan import plan_map
+from geogp.runs.pipeline.read import read_inputs
+from geogp.runs.pipeline.run_map import run_map
+from geogp.runs.progress import RunListener
 from geogp.runs.run_identity import differences, flat_settings, identity_in, settings_of
 
 FOUND = {
@@ -45,7 +47,8 @@ def drive(tmp_path_factory):
 
 
 def identity_for(request):
-    return identity_of(prepare(request, ProgressListener()))
+    inputs, device = read_inputs(request, RunListener()), torch.device("cpu")
+    return identity_of(inputs, plan_map(request, inputs, device, RunListener()))
 
 
 def stored(identity):
@@ -148,7 +151,7 @@ def test_a_run_of_schema_1_has_the_identity_that_it_has_today(small, tmp_path):
 def test_a_finished_run_of_schema_1_is_found_again(finished, small, tmp_path):
     path = edited_copy(finished.path, tmp_path / "run", as_schema_1(finished.record))
     assert "where" not in json.loads((path / "run.json").read_text())["settings"]
-    again = make_map(small.request(path, split="both"))
+    again = run_map(small.request(path, split="both"))
     assert again.already_there
     assert again.record.settings == finished.record.settings
 

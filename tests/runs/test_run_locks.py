@@ -14,13 +14,10 @@ from dataclasses import fields
 
 import pytest
 
-from geogp.commands.answers.areas import make_areas
-from geogp.commands.answers.change import make_change
-from geogp.commands.answers.exceedance import make_exceedance
-from geogp.commands.answers.next_tiles import choose_tiles
-from geogp.commands.paper_figures import make_figures
-from geogp.commands.points.predict_at import answer_at
-from geogp.commands.run_requests import (
+from geogp.answers.at import answer_at
+from geogp.answers.make import make_answer, make_answers
+from geogp.answers.pages import remake_report
+from geogp.answers.requests import (
     AreasRequest,
     AtRequest,
     ChangeRequest,
@@ -28,6 +25,7 @@ from geogp.commands.run_requests import (
     FiguresRequest,
     NextRequest,
 )
+from geogp.commands.paper_figures import make_figures
 from geogp.errors import DataError, OutputError, RequestError
 from geogp.evaluation.scores import Scores
 from geogp.files import read_json
@@ -35,7 +33,7 @@ from geogp.records.map_settings import MapSettings
 from geogp.records.record_reading import record_of
 from geogp.runs.file_records import damaged_files
 from geogp.runs.locks import LOCK_FILE, NOTE_FILE, is_vacant, lock_folder
-from geogp.runs.pipeline.make_map import make_map, remake_report
+from geogp.runs.pipeline.run_map import run_map
 
 HELD_BY_ME = rf"in use by process {os.getpid()} on {re.escape(repr(socket.gethostname()))} since 20"
 
@@ -44,11 +42,11 @@ import os, sys
 from dataclasses import replace
 from pathlib import Path
 from geogp.models.presets import PRESETS
-import geogp.runs.pipeline.drawing, geogp.runs.pipeline.make_map
+import geogp.runs.pipeline.draw, geogp.runs.pipeline.run_map
 from geogp_cli.main import run
-geogp.runs.pipeline.drawing.write_map_figures = lambda *_, **__: None
+geogp.runs.pipeline.draw.write_map_figures = lambda *_, **__: None
 geogp.maps.figures.figure_layout.Canvas.png = lambda *_: b"no picture"
-geogp.runs.pipeline.make_map.report_html = lambda *_: "no report"
+geogp.runs.pipeline.run_map.report_html = lambda *_: "no report"
 PRESETS["quick"] = replace(PRESETS["quick"], h=8, r=8)
 folder, sys.argv[1:] = Path(sys.argv[1]), sys.argv[2:]
 both = []
@@ -115,10 +113,10 @@ def run(tmp_path):
     "command",
     [
         remake_report,
-        lambda run: make_areas(AreasRequest(run)),
-        lambda run: make_change(ChangeRequest(run, start="2023Q3")),
-        lambda run: make_exceedance(ExceedanceRequest(run)),
-        lambda run: choose_tiles(NextRequest(run)),
+        lambda run: make_answer(AreasRequest(run)),
+        lambda run: make_answer(ChangeRequest(run, start="2023Q3")),
+        lambda run: make_answers(ExceedanceRequest(run)),
+        lambda run: make_answer(NextRequest(run)),
         lambda run: make_figures(FiguresRequest(run)),
         lambda run: answer_at(AtRequest(run=run, place="18.2,-66.4")),
     ],
@@ -134,11 +132,11 @@ def test_a_map_is_refused_before_anything_is_read(tmp_path, small):
     request = small.request(tmp_path / "run")
     object.__setattr__(request, "source", "/nowhere")
     with lock_folder(request.out), pytest.raises(RequestError, match=HELD_BY_ME):
-        make_map(request)
+        run_map(request)
 
 
 def test_commands_leave_nothing_in_a_folder_that_is_no_run(tmp_path):
-    for command in (remake_report, lambda path: make_areas(AreasRequest(path))):
+    for command in (remake_report, lambda path: make_answer(AreasRequest(path))):
         with pytest.raises(RequestError, match="not a finished run"):
             command(tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -234,27 +232,18 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
         pass
 
 
-def test_no_lock_is_copied_to_the_place_of_a_batch(run):
-    from geogp.commands.batch.batch_place import open_place
-
-    place = open_place("memory://locks")
-    with lock_folder(run):
-        place.put_run(run, "run")
-    assert sorted(place.sizes("run")) == ["run.json", "test_predictions.parquet"]
-
-
 def test_a_worker_of_a_batch_waits_for_who_holds_the_folder(tmp_path, monkeypatch):
     from geogp.commands.batch import batch_work
     from geogp.commands.batch.batch_plan import run_of
 
     begun = threading.Event()
 
-    def stop(*_):
+    def stop(*_, **__):
         begun.set()
         raise DataError("stopped here")
 
-    monkeypatch.setattr(batch_work, "prepare", stop)
-    order = batch_work.WorkOrder(run_of(MapSettings("PR")), str(tmp_path), None)
+    monkeypatch.setattr(batch_work, "make_map", stop)
+    order = batch_work.WorkOrder(run_of(MapSettings("PR")), tmp_path)
 
     def make():
         with suppress(DataError):

@@ -8,21 +8,21 @@ import pandas as pd
 import pytest
 import torch
 
-from geogp.commands.answers.areas import make_areas
+from geogp.answers import opening
+from geogp.answers.make import make_answer
+from geogp.answers.requests import AreasRequest, FiguresRequest
+from geogp.answers.run import open_run
 from geogp.commands.paper_figures import make_figures
-from geogp.commands.run_requests import AreasRequest, FiguresRequest
 from geogp.errors import RequestError
 from geogp.models.numerics.precision import current_precision
 from geogp.records.map_settings import MapSettings
-from geogp.runs import open_run as opened
-from geogp.runs.open_run import open_run
-from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.pipeline.run_map import run_map
 
 
 @pytest.fixture(scope="module")
 def single(small, tmp_path_factory):
     request = small.request(tmp_path_factory.mktemp("precision") / "run", precision="single")
-    make_map(request)
+    run_map(request)
     return request
 
 
@@ -34,8 +34,8 @@ def test_it_is_in_the_record_of_the_run_and_the_fit_is_kept(single, small, tmp_p
     text = (single.out / "run.json").read_text("utf-8")
     assert json.loads(text)["settings"]["model"]["precision"] == "single"
     assert open_run(single.out).record.precision == "single"
-    assert make_map(single).already_there
-    make_map(small.request(tmp_path / "double", epochs=1))
+    assert run_map(single).already_there
+    run_map(small.request(tmp_path / "double", epochs=1))
     double = open_run(tmp_path / "double")
     assert double.content["settings"]["model"]["precision"] == "double"
     assert double.record.precision == "double"
@@ -43,7 +43,7 @@ def test_it_is_in_the_record_of_the_run_and_the_fit_is_kept(single, small, tmp_p
 
 def test_another_precision_is_another_run(single):
     with pytest.raises(RequestError, match="precision"):
-        make_map(replace(single, precision="double"))
+        run_map(replace(single, precision="double"))
 
 
 def test_an_unknown_precision_is_refused():
@@ -52,16 +52,16 @@ def test_an_unknown_precision_is_refused():
 
 
 def test_answers_have_the_precision_of_the_run(single, monkeypatch):
-    seen, real = [], opened.reopen
+    seen, real = [], opening.reopen
 
     def reopen(*args, **given):
         seen.append(current_precision())
         return real(*args, **given)
 
-    monkeypatch.setattr(opened, "reopen", reopen)
+    monkeypatch.setattr(opening, "reopen", reopen)
     run = open_run(single.out)
     assert len(run.areas(by="stratum"))
-    make_areas(AreasRequest(single.out, by="stratum"))
+    make_answer(AreasRequest(single.out, by="stratum"))
     make_figures(FiguresRequest(single.out))
     assert seen == ["single"] * 3
     assert current_precision() == "double"
@@ -69,7 +69,7 @@ def test_answers_have_the_precision_of_the_run(single, monkeypatch):
 
 def test_a_run_of_a_model_that_needs_its_rows_answers_and_its_model_is_of_use(small, tmp_path):
     request = small.request(tmp_path / "run", precision="single", model="nngp", split="random")
-    make_map(request)
+    run_map(request)
     run = open_run(request.out)
     assert len(run.areas(by="stratum"))
     tile = pd.read_parquet(request.out / "tiles.parquet").iloc[0]

@@ -5,10 +5,10 @@ import json
 import pytest
 from run_worlds import changed_at, run_json
 
+from geogp.answers.run import open_run
 from geogp.errors import DataError
 from geogp.records.record_reading import complete_record, record_of, run_text
 from geogp.records.run_record import OpenedRecord
-from geogp.runs.open_run import open_run
 from geogp.runs.run_folder import read_run_record
 
 

@@ -5,21 +5,22 @@ import os
 import shutil
 import sys
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
 from msgspec import to_builtins
 from run_worlds import Heard, made_up_run, run_json
 
+from geogp.answers.pages import remake_report
 from geogp.errors import DataError
 from geogp.models.presets import PRESETS
 from geogp.records.record_reading import record_of
 from geogp.records.run_record import FileRecord
-from geogp.runs.file_records import RECORDS, damaged_files, files_of_wrong_size, records_of
+from geogp.runs.file_records import RECORDS, damaged_files, records_of
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.pipeline.fitting import threads_for
-from geogp.runs.pipeline.make_map import make_map, remake_report
+from geogp.runs.pipeline.run_map import run_map
+from geogp.runs.progress import RunListener
 
 QUICK = {"model": "dbk-silu", "epochs": 2, "zoom": 11, "split": "random"}
 REPORT = "writing the report again from run.json and the test predictions"
@@ -37,7 +38,7 @@ def _tiny():
 
 @pytest.fixture(scope="module")
 def made(small, tmp_path_factory):
-    return make_map(small.request(tmp_path_factory.mktemp("made") / "run", **QUICK)).path
+    return run_map(small.request(tmp_path_factory.mktemp("made") / "run", **QUICK)).path
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def held(run):
 
 def again(small, run):
     heard = Heard()
-    return make_map(small.request(run, **QUICK), heard), heard.texts
+    return run_map(small.request(run, **QUICK), heard), heard.texts
 
 
 def assert_whole(run, before):
@@ -71,7 +72,7 @@ def test_run_json_records_every_file(made):
 
 
 def test_a_run_that_was_copied_is_complete(small, run, monkeypatch):
-    monkeypatch.setattr("geogp.runs.pipeline.make_map.make_plan", None)
+    monkeypatch.setattr("geogp.runs.pipeline.fit.make_splits", None)
     before = (run / "run.json").read_bytes()
     found, heard = again(small, run)
     assert found.already_there
@@ -109,7 +110,7 @@ def test_a_map_is_not_drawn_anew_of_a_run_that_says_too_little(small, run, lost,
 
 
 def test_maps_that_are_missing_or_changed_are_drawn_from_the_model(small, run, monkeypatch):
-    monkeypatch.setattr("geogp.runs.pipeline.make_map.run_split", None)  # nothing is fitted
+    monkeypatch.setattr("geogp.runs.pipeline.fit.run_split", None)  # nothing is fitted
     before, page = held(run), (run / "map.html").read_bytes()
     (run / "grid.nc").unlink()
     (run / "map.html").write_bytes(page.replace(b"<html", b"<HTML"))  # of the same size
@@ -124,7 +125,7 @@ def test_maps_that_are_missing_or_changed_are_drawn_from_the_model(small, run, m
 
 
 def test_a_report_that_is_missing_is_written_from_the_predictions(small, run, monkeypatch):
-    monkeypatch.setattr("geogp.runs.pipeline.make_map.draw", None)
+    monkeypatch.setattr("geogp.runs.pipeline.run_map.draw_map", None)
     before = held(run)
     (run / "report.md").unlink()
     (run / "report.html").write_text("cut")
@@ -156,7 +157,7 @@ def test_runs_without_records_are_complete_by_their_names(small, run, monkeypatc
     remake_report(run)
     assert held(run) == old
     (run / "map.html").unlink()
-    monkeypatch.setattr("geogp.runs.pipeline.make_map.run_split", None)
+    monkeypatch.setattr("geogp.runs.pipeline.fit.run_split", None)
     assert REDRAWN in again(small, run)[1]
     assert_whole(run, old)
     assert held(run)["threads"] is None
@@ -181,10 +182,6 @@ def test_a_folder_of_files_has_a_hash_of_all(tmp_path):
     run = made_up_run(files=["grid.zarr"], file_records=records)
     assert records["grid.zarr"].bytes == 24
     assert damaged_files(shutil.copytree(tmp_path, tmp_path.parent / "copy"), run) == []
-    sizes = {"grid.zarr/a/0": 13, "grid.zarr/b": 11}
-    assert files_of_wrong_size(sizes, run) == []
-    assert files_of_wrong_size({**sizes, "grid.zarr/b": 12}, run) == ["grid.zarr"]
-    assert files_of_wrong_size({}, run) == ["grid.zarr"]
     (tmp_path / "grid.zarr" / "b").write_text("GRID.zarr/b")
     assert damaged_files(tmp_path, run) == ["grid.zarr"]
     shutil.rmtree(tmp_path / "grid.zarr")
@@ -237,13 +234,13 @@ def test_a_run_goes_on_with_the_threads_it_began_with(small, tmp_path, two_cores
     request = small.request(tmp_path / "run", **QUICK)
     torch.set_num_threads(2)
     with pytest.raises(KeyboardInterrupt):
-        make_map(request, Heard(lambda text, done: text.startswith("fit") and done == 1))
+        run_map(request, Heard(lambda text, done: text.startswith("fit") and done == 1))
     torch.set_num_threads(1)
     threads = []
     heard = Heard(
         lambda text, _: text.startswith("fit") and threads.append(torch.get_num_threads())
     )
-    run = run_json(make_map(request, heard))
+    run = run_json(run_map(request, heard))
     assert threads == [2]
     assert any(text.startswith("continuing with 2 threads") for text in heard.texts)
     assert torch.get_num_threads() == 1
@@ -254,11 +251,11 @@ def test_a_run_goes_on_with_the_threads_it_began_with(small, tmp_path, two_cores
 def test_too_few_cores_for_the_threads_of_the_beginning_are_said(two_cores):
     torch.set_num_threads(1)
     heard = Heard()
-    job = SimpleNamespace(listener=heard, warn=heard.warn)
-    assert threads_for(job, 2) == 2
-    assert threads_for(job, None) == threads_for(job, 1) == 1
+    listener = RunListener(heard)
+    assert threads_for(2, listener) == 2
+    assert threads_for(None, listener) == threads_for(1, listener) == 1
     assert heard.warnings == []
-    assert threads_for(job, 3) == 1
+    assert threads_for(3, listener) == 1
     assert "started with 3 threads and continues with 1" in heard.warnings[0]
     assert "the last digits of the results may differ" in heard.warnings[0]
 
@@ -279,6 +276,6 @@ def test_what_a_call_sets_is_put_back(two_cores):
 def test_no_command_of_the_library_leaves_a_setting_behind(small, run):
     assert sys.float_info.min / 2 > 0
     before = torch.get_num_threads()
-    assert make_map(small.request(run, **QUICK)).already_there
+    assert run_map(small.request(run, **QUICK)).already_there
     assert sys.float_info.min / 2 > 0
     assert torch.get_num_threads() == before

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
+from geogp.answers.requests import AreasRequest, ExceedanceRequest, NextRequest
 from geogp.choices import settings_of
 from geogp.commands.batch.batch_plan import Execution
-from geogp.commands.run_requests import AreasRequest, ExceedanceRequest, NextRequest
 from geogp.errors import RequestError
 from geogp.models.presets import PRESETS
 from geogp.records.map_settings import RULES, MapSettings

@@ -6,8 +6,8 @@ import pytest
 from benchmark_scripts import load
 from run_worlds import edited_copy, run_json
 
-from geogp.commands.answers.areas import make_areas
-from geogp.commands.run_requests import AreasRequest
+from geogp.answers.make import make_answer
+from geogp.answers.requests import AreasRequest
 from geogp.errors import DataError
 from geogp.records.run_settings import GROUPS
 from geogp.runs.run_places import RunPlaces
@@ -122,7 +122,7 @@ def test_an_edit_is_refused_in_words(finished, stranger, geogp, tmp_path, *, com
 def test_what_its_other_files_contradict_is_refused(finished, tmp_path, change, told):
     run = edited_copy(finished.path, tmp_path / "run", change)
     with pytest.raises(DataError, match=told):
-        make_areas(AreasRequest(run, by="urban", draws=200))
+        make_answer(AreasRequest(run, by="urban", draws=200))
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ def test_the_same_files_are_read_from_a_folder_instead(finished, served, small, 
     places = {"source": served.url, "boundaries": f"{served.url}/boundaries"}
     run = edited_copy(finished.path, tmp_path / "run", _lure(served, places))
     own = RunPlaces(str(small.folder), str(small.folder / "boundaries"))
-    assert make_areas(AreasRequest(run, by="urban", draws=200, **vars(own))).files
+    assert make_answer(AreasRequest(run, by="urban", draws=200, **vars(own))).files
     assert served.told.requests == []
 
 
@@ -191,4 +191,4 @@ def test_a_device_is_no_file(finished, tmp_path, place):
         finished.path, tmp_path / "run", lambda run: run["settings"]["where"].update(strata=place)
     )
     with pytest.raises((DataError, ValueError), match=f"no file {place}"):
-        make_areas(AreasRequest(run, by="urban", draws=200))
+        make_answer(AreasRequest(run, by="urban", draws=200))

@@ -10,14 +10,14 @@ import xarray as xr
 from run_worlds import run_json
 from shapely.geometry import box
 
-from geogp.commands.answers.exceedance import make_exceedance
-from geogp.commands.answers.next_tiles import choose_tiles
+from geogp.answers.make import make_answer, make_answers
+from geogp.answers.pages import remake_report
+from geogp.answers.requests import ExceedanceRequest, FiguresRequest, NextRequest
+from geogp.answers.run import open_run
 from geogp.commands.compare_runs import compare_runs
 from geogp.commands.paper_figures import make_figures
-from geogp.commands.run_requests import ExceedanceRequest, FiguresRequest, NextRequest
 from geogp.errors import RequestError
-from geogp.runs.open_run import open_run
-from geogp.runs.pipeline.make_map import make_map, remake_report
+from geogp.runs.pipeline.run_map import run_map
 
 pytestmark = pytest.mark.trial
 
@@ -44,7 +44,7 @@ def made(small, sides, tmp_path_factory):
     request = small.request(
         out, strata=f"{sides[0]}:side", conformal="strata", split="random", folds=2
     )
-    return make_map(request)
+    return run_map(request)
 
 
 def test_every_figure_is_by_the_users_strata(made, sides):
@@ -97,14 +97,14 @@ def test_rasters_and_tables_tell_the_strata(made, sides):
 
 def test_commands_on_the_run_take_the_strata(made, tmp_path):
     opened = open_run(made.path).reopen()
-    assert opened.job.region.strata_names == NAMES
-    shares = make_exceedance(ExceedanceRequest(made.path, threshold=(20.0,), draws=200))
-    told = shares.described[0]["share_falling_short"]
+    assert opened.inputs.region.strata_names == NAMES
+    shares = make_answers(ExceedanceRequest(made.path, threshold=(20.0,), draws=200))
+    told = shares[0].content["share_falling_short"]
     assert {row["area"] for row in told} >= set(NAMES)
-    chosen = choose_tiles(NextRequest(made.path, tiles=3, among="east"))
+    chosen = make_answer(NextRequest(made.path, tiles=3, among="east"))
     assert set(chosen.table["stratum"]) == {"east"}
     with pytest.raises(RequestError, match="unknown --among 'urban'; choose one of The <West>"):
-        choose_tiles(NextRequest(made.path, tiles=3, among="urban"))
+        make_answer(NextRequest(made.path, tiles=3, among="urban"))
     made_figures = make_figures(FiguresRequest(made.path, (), tmp_path / "figures", device="cpu"))
     assert made_figures.files
 
@@ -122,7 +122,7 @@ def test_cells_need_every_tile_in_a_stratum(small, sides, tmp_path):
     table.to_file(path)
     request = small.request(tmp_path / "run", strata=f"{path}:side", conformal="strata")
     with pytest.raises(RequestError, match="needs the stratum of every tile, but"):
-        make_map(request)
+        run_map(request)
 
 
 def test_gaps_are_of_unknown_stratum(small, sides, tmp_path):
@@ -130,7 +130,7 @@ def test_gaps_are_of_unknown_stratum(small, sides, tmp_path):
     table = gpd.read_file(sides[0])
     table["geometry"] = [table.geometry[0], table.geometry[1].buffer(-0.1)]
     table.to_file(path)
-    run = make_map(small.request(tmp_path / "run", strata=f"{path}:side", split="random"))
+    run = run_map(small.request(tmp_path / "run", strata=f"{path}:side", split="random"))
     rows = pd.read_parquet(run.path / "test_predictions.parquet")
     assert set(rows["stratum"]) == {*NAMES, "unknown"}
     assert any("lies in neither stratum" in text for text in run_json(run)["warnings"])

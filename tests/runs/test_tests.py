@@ -10,6 +10,7 @@ import xarray as xr
 from run_worlds import Heard, run_json
 
 import geogp
+from geogp.answers.pages import remake_report
 from geogp.distributions.count_prediction import CountPrediction
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.assessment import prediction_of
@@ -19,7 +20,7 @@ from geogp.geodata.store.sources import open_source
 from geogp.models.catalogue.storage import load_model
 from geogp.models.papers.counts.cox import CoxGP
 from geogp.records.map_settings import MapSettings
-from geogp.runs.pipeline.make_map import RunResult, make_map, remake_report
+from geogp.runs.pipeline.run_map import RunResult, run_map
 
 
 def _table(run: RunResult) -> pd.DataFrame:
@@ -124,11 +125,11 @@ def test_an_edited_table_is_noticed(counted, tmp_path):
 def test_the_poisson_model_can_be_asked_for_and_redrawn(small, tmp_path):
     request = small.request(tmp_path / "run", target="tests", model="cox", epochs=1)
     heard = Heard()
-    run = make_map(request, heard)
+    run = run_map(request, heard)
     assert run_json(run)["model"] == "cox"
     assert "the model cox predicts numbers of tests" in heard.texts
     assert _table(run)["dispersion"].max() == 0
-    again = make_map(
+    again = run_map(
         small.request(tmp_path / "run", target="tests", model="cox", epochs=1, at="2023Q3")
     )
     assert run_json(again)["map"]["at"] == "2023Q3"
@@ -161,6 +162,6 @@ def test_the_model_follows_the_target():
 @pytest.mark.trial
 def test_place_alone_has_the_offset_too(small, tmp_path):
     request = small.request(tmp_path / "run", target="tests", inputs="place", epochs=1)
-    assert run_json(make_map(request))["settings"]["model"]["inputs"] == "place"
+    assert run_json(run_map(request))["settings"]["model"]["inputs"] == "place"
     model, _ = load_model(Path(tmp_path / "run" / "model.safetensors"))
     assert model.architecture.columns == ("longitude", "latitude", "log_exposure")

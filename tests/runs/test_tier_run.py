@@ -10,14 +10,15 @@ import xarray as xr
 from run_worlds import Heard, run_json
 
 import geogp
+from geogp.answers.pages import remake_report
+from geogp.answers.run import open_run
 from geogp.commands.gallery import make_gallery
 from geogp.errors import RequestError
 from geogp.evaluation.class_scores import class_scores
-from geogp.geodata.tiles.speed_tiers import SPEED_TIERS, speed_tiers
+from geogp.geodata.tiles.targets import SPEED_TIERS, speed_tiers
 from geogp.records.map_settings import MapSettings
 from geogp.records.record_reading import run_schema
-from geogp.runs.open_run import open_run
-from geogp.runs.pipeline.make_map import make_map, remake_report
+from geogp.runs.pipeline.run_map import run_map
 
 TAGS = ["below_5_1", "5_1", "7_1", "35_3"]
 P = [f"p_tier_{tag}" for tag in TAGS]
@@ -162,19 +163,19 @@ def test_a_stopped_run_of_folds_continues_to_the_same_numbers(small, tmp_path):
         )
 
     with pytest.raises(KeyboardInterrupt):
-        make_map(request("run"), heard)
-    done = make_map(request("run"), heard)
-    whole = make_map(request("whole"))
+        run_map(request("run"), heard)
+    done = run_map(request("run"), heard)
+    whole = run_map(request("whole"))
     assert run_json(done)["metrics"] == run_json(whole)["metrics"]
     # The scores of two folds are those of all their rows, the calibration error too.
     rows = _table(done)
     found = class_scores(rows[P].to_numpy(), rows["y"].astype(int).to_numpy())
     assert run_json(done)["metrics"]["random"]["all"] == pytest.approx(vars(found))
     # Another quarter is drawn from the stored model.
-    again = make_map(request("run", at="2023Q3"))
+    again = run_map(request("run", at="2023Q3"))
     assert run_json(again)["map"]["at"] == "2023Q3"
     assert run_json(again)["metrics"] == run_json(done)["metrics"]
-    assert make_map(request("run", at="2023Q3")).already_there
+    assert run_map(request("run", at="2023Q3")).already_there
 
 
 @pytest.mark.parametrize(
@@ -198,7 +199,7 @@ def test_options_that_do_not_fit_are_refused(changes, message):
 
 def test_a_quarter_after_the_data_is_refused(small, tmp_path):
     with pytest.raises(RequestError, match="tiers can be mapped only for quarters within the data"):
-        make_map(small.request(tmp_path / "run", target="tier", at="2024Q4"))
+        run_map(small.request(tmp_path / "run", target="tier", at="2024Q4"))
 
 
 def test_the_gallery_shows_accuracy_and_gain(tiered, finished, tmp_path):
@@ -213,7 +214,7 @@ def test_the_gallery_shows_accuracy_and_gain(tiered, finished, tmp_path):
 
 
 def test_the_stratum_is_a_covariate(small, tmp_path):
-    made = make_map(small.request(tmp_path, target="tier", model="class-rbf"))
+    made = run_map(small.request(tmp_path, target="tier", model="class-rbf"))
     (held,) = run_json(made)["covariates"]
     assert (held["name"], held["interpolation"], held["share_with_data"]) == ("rural", "none", 1)
     assert held["coefficient"] is None

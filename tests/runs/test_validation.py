@@ -11,6 +11,8 @@ import rasterio
 from run_worlds import Heard, Small, run_json
 from shapely.geometry import box
 
+from geogp.answers.pages import remake_report
+from geogp.answers.run import open_run
 from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.assessment import prediction_of
@@ -21,13 +23,11 @@ from geogp.geodata.simulation.simulation_files import write_simulation
 from geogp.geodata.tiles import parquet_files
 from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.models.catalogue.storage import load_model
-from geogp.runs.open_run import open_run
-from geogp.runs.pipeline import make_map as workflow
-from geogp.runs.pipeline import validation
-from geogp.runs.pipeline.job import prepare
-from geogp.runs.pipeline.make_map import RunResult, make_map, remake_report
-from geogp.runs.pipeline.validation import make_plan
-from geogp.runs.progress import ProgressListener
+from geogp.runs.pipeline import splits
+from geogp.runs.pipeline.read import read_inputs
+from geogp.runs.pipeline.run_map import RunResult, run_map
+from geogp.runs.pipeline.splits import make_splits
+from geogp.runs.progress import RunListener
 
 pytestmark = pytest.mark.trial
 
@@ -62,7 +62,7 @@ def everything(wide, tmp_path_factory) -> RunResult:
     """All splits, two folds each, calibration rows kept, one layer."""
     out = tmp_path_factory.mktemp("everything") / "run"
     layers = (f"{wide.folder / 'halves.parquet'}:zone",)
-    return make_map(
+    return run_map(
         request_of(
             wide, out, split="all", folds=FOLDS, buffer_km=4.0, conformal="marginal", layers=layers
         )
@@ -71,13 +71,13 @@ def everything(wide, tmp_path_factory) -> RunResult:
 
 @pytest.fixture(scope="module")
 def unrepaired(wide, tmp_path_factory) -> RunResult:
-    return make_map(request_of(wide, tmp_path_factory.mktemp("unrepaired") / "run"))
+    return run_map(request_of(wide, tmp_path_factory.mktemp("unrepaired") / "run"))
 
 
 @pytest.fixture(scope="module")
 def marginal(wide, tmp_path_factory) -> RunResult:
     out = tmp_path_factory.mktemp("marginal") / "run"
-    return make_map(request_of(wide, out, conformal="marginal"))
+    return run_map(request_of(wide, out, conformal="marginal"))
 
 
 def table_of(run: RunResult) -> pd.DataFrame:
@@ -159,28 +159,26 @@ def test_the_report_is_rebuilt_and_says_what_each_split_asks(everything):
 
 def test_the_map_does_not_learn_from_its_calibration_rows(everything, wide, tmp_path):
     """A model standardises by the rows it is fitted to."""
-    job = workflow.prepare(
-        request_of(wide, tmp_path / "run", conformal="local"), ProgressListener()
-    )
-    plan = validation.make_plan(job)
+    request = request_of(wide, tmp_path / "run", conformal="local")
+    inputs = read_inputs(request, RunListener())
+    plan = make_splits(request, inputs, RunListener())
     kept = plan.rows("random", 0, "train")
     model, _ = load_model(everything.path / "model.safetensors")
-    assert float(model.y_mean) == pytest.approx(job.observations.y[kept].mean(), abs=1e-12)
+    assert float(model.y_mean) == pytest.approx(inputs.observations.y[kept].mean(), abs=1e-12)
     np.testing.assert_array_equal(
-        validation.map_calibration_rows(job), plan.rows("random", 0, "calibration")
+        splits.map_calibration_rows(request, inputs), plan.rows("random", 0, "calibration")
     )
-    refitted = make_map(request_of(wide, tmp_path / "run", conformal="marginal", split="latest"))
+    refitted = run_map(request_of(wide, tmp_path / "run", conformal="marginal", split="latest"))
     kept = ~(plan.rows("random", 0, "validation") | plan.rows("random", 0, "calibration"))
     model, _ = load_model(refitted.path / "model.safetensors")
-    assert float(model.y_mean) == pytest.approx(job.observations.y[kept].mean(), abs=1e-12)
+    assert float(model.y_mean) == pytest.approx(inputs.observations.y[kept].mean(), abs=1e-12)
 
 
 @pytest.mark.parametrize("split", ["blocks", "random,blocks"])
 def test_rows_that_choose_the_weights_are_neither_tested_nor_kept(wide, tmp_path, split):
     request = request_of(wide, tmp_path / "run", split=split, conformal="strata", folds=2)
-    job = workflow.prepare(request, ProgressListener())
-    plan = validation.make_plan(job)
-    train, check = validation.tuning_rows(job, plan)
+    plan = make_splits(request, read_inputs(request, RunListener()), RunListener())
+    train, check = splits.tuning_rows(request, plan)
     assert min(train.sum(), check.sum()) > 20
     for name in request.splits:
         assert not (plan.rows(name, 0, "test") & (train | check)).any()
@@ -193,11 +191,10 @@ def test_weights_that_no_row_is_left_to_choose_are_refused(wide, tmp_path):
     request = request_of(
         wide, tmp_path / "run", split="all", conformal="strata", folds=2, tune_weights=True
     )
-    job = workflow.prepare(request, ProgressListener())
-    plan = validation.make_plan(job)
+    plan = make_splits(request, read_inputs(request, RunListener()), RunListener())
     everything = {one: np.full_like(codes, 2) for one, codes in plan.codes.items()}
     with pytest.raises(RequestError, match="no rows left: "):
-        validation.tuning_rows(job, validation.Plan(everything))
+        splits.tuning_rows(request, splits.Splits(everything))
 
 
 def test_too_few_rows_to_calibrate_are_refused_before_any_fit(small, tmp_path):
@@ -205,12 +202,12 @@ def test_too_few_rows_to_calibrate_are_refused_before_any_fit(small, tmp_path):
         tmp_path / "run", quarters="2023Q4", conformal="local", model="dbk-silu", epochs=1, zoom=12
     )
     with pytest.raises(DataError, match=r"at least 157 calibration rows .* choose marginal"):
-        make_map(request)
+        run_map(request)
     assert not list((tmp_path / "run").glob("**/*.safetensors"))
 
 
 def test_the_first_fold_does_not_depend_on_the_others(everything, wide, tmp_path):
-    alone = make_map(request_of(wide, tmp_path / "run", split="county", conformal="strata"))
+    alone = run_map(request_of(wide, tmp_path / "run", split="county", conformal="strata"))
     assert run_json(alone)["folds"]["county"] == [run_json(everything)["folds"]["county"][0]]
     table = table_of(everything)
     same = table[(table["split"] == "county") & (table["fold"] == 0)]
@@ -221,22 +218,22 @@ def test_a_stopped_run_of_folds_continues_to_the_same_numbers(everything, wide, 
     heard = Heard(lambda *_: len(heard.parts) == 2)
     request = request_of(wide, tmp_path / "run", folds=2, conformal="marginal")
     with pytest.raises(KeyboardInterrupt):
-        make_map(request, heard)
-    done = make_map(request, heard)
+        run_map(request, heard)
+    done = run_map(request, heard)
     assert [text for text, _ in heard.parts] == ["fit (random)", "fit (random-1)"]
     assert run_json(done)["folds"]["random"] == run_json(everything)["folds"]["random"]
 
 
 def test_another_way_of_checking_is_another_run_but_another_question_is_not(wide, tmp_path):
     out = tmp_path / "run"
-    first = make_map(request_of(wide, out, split="county", folds=2))
+    first = run_map(request_of(wide, out, split="county", folds=2))
     for changes in ({"folds": 1}, {"folds": 2, "conformal": "local"}):
         with pytest.raises(RequestError, match="contains a run that differs in settings"):
-            make_map(request_of(wide, out, split="county", **changes))
+            run_map(request_of(wide, out, split="county", **changes))
     layers = (f"{wide.folder / 'halves.parquet'}:zone",)
     with pytest.raises(RequestError, match="contains a run that differs in settings, inputs"):
-        make_map(request_of(wide, out, split="county", folds=2, layers=layers))
-    redrawn = make_map(request_of(wide, out, split="county", folds=2, zoom=11))
+        run_map(request_of(wide, out, split="county", folds=2, layers=layers))
+    redrawn = run_map(request_of(wide, out, split="county", folds=2, zoom=11))
     assert run_json(redrawn)["map"]["zoom"] == 11
     for key in ("folds", "metrics", "warnings", "n"):
         assert getattr(redrawn.record, key) == getattr(first.record, key)
@@ -246,10 +243,10 @@ def test_a_changed_layer_is_not_passed_off_as_the_same_run(wide, tmp_path):
     path = tmp_path / "zones.parquet"
     shutil.copy(wide.folder / "halves.parquet", path)
     request = request_of(wide, tmp_path / "run", layers=(f"{path}:zone",))
-    make_map(request)
+    run_map(request)
     gpd.read_parquet(path).assign(zone=["a", "b"]).to_parquet(path)
     with pytest.raises(RequestError, match="contains a run that differs in inputs"):
-        make_map(request)
+        run_map(request)
 
 
 @pytest.mark.parametrize(
@@ -261,7 +258,7 @@ def test_a_changed_layer_is_not_passed_off_as_the_same_run(wide, tmp_path):
 )
 def test_what_is_weak_about_the_latest_quarter_is_said(wide, tmp_path, quarters, model, said):
     run = run_json(
-        make_map(request_of(wide, tmp_path / "run", split="latest", quarters=quarters, model=model))
+        run_map(request_of(wide, tmp_path / "run", split="latest", quarters=quarters, model=model))
     )
     assert any(said in text for text in run["warnings"])
     assert any(
@@ -279,13 +276,13 @@ def test_every_prediction_passes_through_the_repair(marginal, wide, tmp_path, mo
             p = prediction
             return Prediction(p.mean + 1, p.function_variance, p.noise_variance, p.tile_variance)
 
-    def shifted(_job, _model, rows):
+    def shifted(_method, _inputs, _model, rows):
         seen.append(int(rows.sum()))
         return Shift("local", 1)
 
-    monkeypatch.setattr(validation, "repair_of", shifted)
-    monkeypatch.setattr(workflow, "repair_of", shifted)
-    moved = make_map(request_of(wide, tmp_path / "moved", conformal="marginal"))
+    monkeypatch.setattr("geogp.runs.pipeline.validation.repair_of", shifted)
+    monkeypatch.setattr("geogp.runs.pipeline.draw.repair_of", shifted)
+    moved = run_map(request_of(wide, tmp_path / "moved", conformal="marginal"))
     np.testing.assert_allclose(table_of(moved)["mean"], table_of(marginal)["mean"] + 1)
     assert seen == [run_json(moved)["n"]["random"]["calibration"]] * 2
     medians = []
@@ -304,7 +301,7 @@ def test_a_budget_is_shared_by_all_folds(wide, tmp_path, monkeypatch):
     monkeypatch.setattr(
         fitting, "rank_for", lambda seconds, *_: asked.append(seconds) or RankChoice(60, 1.0)
     )
-    make_map(request_of(wide, tmp_path / "run", model="nngp", folds=3, budget=30.0))
+    run_map(request_of(wide, tmp_path / "run", model="nngp", folds=3, budget=30.0))
     assert asked == [10.0]
 
 
@@ -313,7 +310,7 @@ def test_a_repaired_run_says_so_everywhere(unrepaired, marginal, wide, tmp_path,
     """Scores, table, report, map and run.json all speak of the repaired intervals."""
     if method == "marginal":
         shutil.copytree(marginal.path, tmp_path / "run")
-    result = make_map(request_of(wide, tmp_path / "run", conformal=method))
+    result = run_map(request_of(wide, tmp_path / "run", conformal=method))
     run, table = run_json(result), table_of(result)
     held = run["calibration"]
     assert held["method"] == method
@@ -329,7 +326,7 @@ def test_a_repaired_run_says_so_everywhere(unrepaired, marginal, wide, tmp_path,
     assert "repaired by split conformal" in text
     shown = _widths(result)
     assert not np.allclose(shown, _widths(unrepaired), rtol=1e-3)
-    level = make_map(request_of(wide, tmp_path / "run", conformal=method, question="level"))
+    level = run_map(request_of(wide, tmp_path / "run", conformal=method, question="level"))
     assert run_json(level)["calibration"] == held
     assert any("this map is not repaired" in text for text in run_json(level)["warnings"])
 
@@ -350,19 +347,19 @@ def test_a_table_that_no_report_would_read_is_refused_before_the_fit(
 ):
     """What was fitted for hours must be readable; see `read_predictions`."""
     table = table_of(everything)
-    assert len(table.columns) - 1 <= validation.OWN_COLUMNS
+    assert len(table.columns) - 1 <= splits.OWN_COLUMNS
     texts = [name for name in table.select_dtypes(["object", "string"]) if "layer" not in name]
-    assert sum(table[name].str.len().max() for name in texts) < validation.OWN_TEXT_BYTES
+    assert sum(table[name].str.len().max() for name in texts) < splits.OWN_TEXT_BYTES
     request = request_of(wide, tmp_path / "run", split="random", folds=2)
-    a_row = 8 * validation.OWN_COLUMNS + validation.OWN_TEXT_BYTES
-    monkeypatch.setattr(validation, "MAX_TABLE_BYTES", len(table) * a_row)
-    job = prepare(request, ProgressListener())
-    make_plan(job)
-    monkeypatch.setattr(validation, "MAX_TABLE_BYTES", 100 * a_row)
+    a_row = 8 * splits.OWN_COLUMNS + splits.OWN_TEXT_BYTES
+    monkeypatch.setattr(splits, "MAX_TABLE_BYTES", len(table) * a_row)
+    inputs = read_inputs(request, RunListener())
+    make_splits(request, inputs, RunListener())
+    monkeypatch.setattr(splits, "MAX_TABLE_BYTES", 100 * a_row)
     with pytest.raises(
         RequestError, match=r"at most 100 test rows in all splits and folds.*found [\d,]+\."
     ):
-        make_plan(job)
+        make_splits(request, inputs, RunListener())
     monkeypatch.undo()
     monkeypatch.setattr(parquet_files, "MAX_TABLE_BYTES", 1000)
     with pytest.raises(DataError, match=r"cannot be used: the unpacked rows have more") as told:

@@ -10,7 +10,7 @@ import xarray as xr
 from PIL import Image
 from run_worlds import run_json
 
-from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.pipeline.run_map import run_map
 
 GRID = [
     *("median_mbps", "mean_mbps", "lower_mbps", "upper_mbps", "width_log10"),
@@ -25,7 +25,7 @@ def no_pictures():
 
 @pytest.fixture(scope="module")
 def whole(small, tmp_path_factory):
-    return make_map(small.request(tmp_path_factory.mktemp("whole") / "run", split="both"))
+    return run_map(small.request(tmp_path_factory.mktemp("whole") / "run", split="both"))
 
 
 def test_every_file_opens_in_standard_tools(whole):

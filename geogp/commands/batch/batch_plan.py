@@ -113,7 +113,10 @@ class Execution:
         least=0,
         most=1_000,
     )
-    scratch: Path | None = setting("Folder for temporary files of workers. Default: in the cache.")
+    scratch: Path | None = setting(
+        "Folder for temporary files of workers, and for the runs of a batch that goes to an "
+        "address. Default: in the cache."
+    )
     fresh: bool = setting("Start over, even if the folder already contains a batch.", default=False)
     force: bool = setting(FORCE_TOLD, default=False)
 

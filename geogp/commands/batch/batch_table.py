@@ -3,15 +3,16 @@
 Whether a run is done depends on its run.json, not on this file.
 """
 
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from geogp import __version__
-from geogp.commands.batch.batch_place import Place
 from geogp.commands.batch.batch_plan import MAP_SETTINGS, VARIED, PlannedRun, check_apart, run_of
 from geogp.errors import DataError, GeogpError
+from geogp.files import write_bytes
 from geogp.records.map_settings import MapSettings
 from geogp.records.run_record import RunRecord, given
 
@@ -106,9 +107,10 @@ class BatchTable(Struct, kw_only=True):
         check_apart(runs)
         return {run.name: run for run in runs}
 
-    def write(self, place: Place) -> None:
-        """Write batch.json; raise OutputError or NetworkError if it cannot be written."""
-        place.write(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n", BATCH_FILE)
+    def write(self, folder: Path) -> None:
+        """Write batch.json; raise OutputError if it cannot be written."""
+        content = msgspec.json.format(msgspec.json.encode(self), indent=1)
+        write_bytes(folder / BATCH_FILE, content + b"\n")
 
 
 class _BatchMark(Struct):
@@ -118,30 +120,29 @@ class _BatchMark(Struct):
     national: dict[str, Any] = {}
 
 
-def joined_groups(content: bytes | None) -> list[str] | None:
-    """Return the groups with joined files that a batch.json names; None for any other file."""
+def joined_groups(folder: Path) -> list[str] | None:
+    """Return the groups with joined files that batch.json names; None if no batch wrote it."""
     try:
-        held = msgspec.json.decode(content or b"", type=_BatchMark)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        held = msgspec.json.decode((folder / BATCH_FILE).read_bytes(), type=_BatchMark)
+    except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
     return [*held.national] if held.format.startswith("geogp-batch-") else None
 
 
-def read_table(place: Place) -> BatchTable | None:
+def read_table(folder: Path) -> BatchTable | None:
     """Return the content of batch.json, or None without this file; raise DataError if damaged."""
-    content = place.read(BATCH_FILE)
-    if content is None:
-        return None
     try:
-        table = msgspec.json.decode(content, type=BatchTable)
+        table = msgspec.json.decode((folder / BATCH_FILE).read_bytes(), type=BatchTable)
         for name in _FORMER:
             table.settings.pop(name, None)
         for name in _LATER:
             table.settings.setdefault(name, None)
         names = table.planned()
-    except (msgspec.MsgspecError, UnicodeError, GeogpError, RecursionError) as error:
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError, UnicodeError, GeogpError, RecursionError) as error:
         raise DataError(
-            f"{place.show(BATCH_FILE)} is damaged ({error}). Delete this file; geogp still "
+            f"{folder / BATCH_FILE} is damaged ({error}). Delete this file; geogp still "
             "recognises the finished runs by their content."
         ) from error
     table.geogp = __version__

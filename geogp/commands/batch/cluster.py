@@ -1,4 +1,4 @@
-"""The workers of a batch: local processes, or the workers of a remote Dask scheduler.
+"""The workers of a batch: local processes, or the workers of a Dask scheduler.
 
 Only this module imports Dask, and only when Dask is needed, because Dask is optional.
 """
@@ -9,14 +9,17 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from geogp.commands.batch.batch_place import Place, scratch_folder
 from geogp.commands.batch.batch_plan import Execution
 from geogp.commands.batch.batch_work import TOPIC
+from geogp.commands.batch.shared_folder import check_shared
 from geogp.commands.fault_logs import log_fault
 from geogp.errors import GeogpError, NetworkError, OutputError, RequestError
 from geogp.runs.machine import LARGEST_INT, LARGEST_MMAP_THRESHOLD, cores_here
@@ -49,7 +52,10 @@ _KINDS = (
 
 @dataclass(frozen=True)
 class WorkerPool:
-    """The workers of a batch, their number, and the last message of each run, by run name."""
+    """The workers of a batch, their number, and the last message of each run, by run name.
+
+    `size` first checks that each new worker shares the folder of the batch (see `check_shared`).
+    """
 
     executor: Executor
     size: Callable[[], int]
@@ -79,7 +85,7 @@ def worker_environments(
 
 
 @contextmanager
-def workers(execution: Execution, device: str, scratch: Path) -> Iterator[WorkerPool]:
+def workers(execution: Execution, device: str, place: Place) -> Iterator[WorkerPool]:
     """Start local workers, or connect to the workers of a scheduler; yield the workers.
 
     Raises RequestError if Dask is not installed, or there are fewer GPUs than workers. Raises
@@ -101,7 +107,12 @@ def workers(execution: Execution, device: str, scratch: Path) -> Iterator[Worker
             environments = worker_environments(execution.workers, found, cores_here())
             stack.enter_context(_own_environment())
             cluster = stack.enter_context(
-                _cluster(distributed, environments, execution.memory_gb, scratch)
+                _cluster(
+                    distributed,
+                    environments,
+                    execution.memory_gb,
+                    scratch_folder(execution.scratch) / "dask",
+                )
             )
         try:
             client = stack.enter_context(distributed.Client(cluster, timeout=PATIENCE_S))
@@ -111,17 +122,21 @@ def workers(execution: Execution, device: str, scratch: Path) -> Iterator[Worker
             client.wait_for_workers(1, timeout=PATIENCE_S)
         except TimeoutError as error:
             raise NetworkError(f"the Dask scheduler at {where} has no worker.") from error
-        yield _pool(client)
+        yield _pool(client, place)
 
 
-def _pool(client: Any) -> WorkerPool:
+def _pool(client: Any, place: Place) -> WorkerPool:
     """Return the workers of a Dask client; each thread of a worker makes one run at a time."""
+    checked = set[str]()
 
     def size() -> int:
         try:
-            return max(1, sum(map(int, client.nthreads().values())))
+            threads = client.nthreads()
         except OSError as error:
             raise NetworkError(f"the Dask scheduler no longer answers ({error}).") from error
+        if new := sorted(threads.keys() - checked):
+            checked.update(check_shared(place, partial(client.run, workers=new, on_error="return")))
+        return max(1, sum(map(int, threads.values())))
 
     pool = WorkerPool(client.get_executor(pure=False), size)
     client.subscribe_topic(
@@ -157,7 +172,7 @@ def _cluster(
         "memory_limit": int(shared if memory_gb is None else memory_gb * 1e9),
         "dashboard": False,
         "silence_logs": logging.CRITICAL,
-        "local_directory": str(scratch / "dask"),
+        "local_directory": str(scratch),
     }
     workers = {
         place: {"cls": distributed.Nanny, "options": {**options, "env": environment}}

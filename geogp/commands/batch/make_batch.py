@@ -1,16 +1,16 @@
 """Makes the runs of a batch on workers, records the results, and joins the finished runs."""
 
+import time
 from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import msgspec
 
-from geogp.commands.batch.batch_place import Place, open_place, run_in
+from geogp.commands.batch.batch_place import Place, open_place
 from geogp.commands.batch.batch_plan import (
     BatchRequest,
     Execution,
@@ -26,14 +26,7 @@ from geogp.commands.batch.batch_table import (
     joined_groups,
     read_table,
 )
-from geogp.commands.batch.batch_work import (
-    WorkOrder,
-    WorkOutcome,
-    check_scratch,
-    digest_of,
-    make_run,
-    scratch_folder,
-)
+from geogp.commands.batch.batch_work import WorkOrder, WorkOutcome, make_run, peak_bytes
 from geogp.commands.batch.cluster import (
     TRANSIENT,
     WorkerPool,
@@ -44,15 +37,16 @@ from geogp.commands.batch.cluster import (
 from geogp.commands.batch.national import (
     FOLDER,
     NATIONAL_FILES,
-    JoinedRun,
     bands_of,
     join_runs,
     joined_runs,
     tiles_joined,
 )
-from geogp.commands.output_files import OutputFiles
-from geogp.errors import DataError, NetworkError, OutputError, RequestError, named
+from geogp.errors import DataError, NetworkError, RequestError, named
+from geogp.files import read_json
+from geogp.records.record_reading import record_of
 from geogp.runs.locks import lock_folder
+from geogp.runs.output_files import OutputFiles
 from geogp.runs.progress import ProgressListener
 from geogp.runs.run_names import RUN_FILE
 
@@ -97,35 +91,33 @@ def make_batch(
 ) -> BatchResult:
     """Make all runs of a batch, and join the finished runs.
 
-    `place` is the batch folder: a local path, or an address that fsspec supports. A finished run
-    with the same inputs is kept. If a run fails, the other runs continue. The file ``batch.json``
-    records the result of each run. If `request` is None, all runs in batch.json are continued.
+    `place` is the folder of the batch, which all workers share, or an address to which the finished
+    files are copied at the end. A finished run with the same inputs is kept. If a run fails, the
+    other runs continue. The file ``batch.json`` records the result of each run. If `request` is
+    None, all runs in batch.json are continued.
 
     Raises RequestError if the request is not possible, there is no batch to continue, the batch in
-    the folder has other settings, another process is using the folder, or a file may not be
-    overwritten (see `check_output`). Raises DataError,
-    NetworkError or OutputError if boundaries, batch.json, `place` or the scheduler cannot be used.
-    After KeyboardInterrupt, the same call continues the batch.
+    the folder has other settings, another process is using the folder, a worker does not share the
+    folder, or a file may not be overwritten (see `check_output`). Raises DataError, NetworkError or
+    OutputError if boundaries, batch.json, `place` or the scheduler cannot be used. After
+    KeyboardInterrupt, the same call continues the batch.
     """
     execution, listener = execution or Execution(), listener or ProgressListener()
-    where = open_place(place)
-    check_scratch(execution.scratch, where)
+    where = open_place(place, execution.scratch)
     runs = [] if request is None else runs_of(request)
     if request is not None:
         check_output(where, runs, force=execution.force)
-    held = Path(where.root)
-    if not where.local:
+    if where.files:
         listener.stage(
-            f"{where.address} cannot be locked: do not start another batch there while this batch "
-            "runs"
+            f"{where.name} cannot be locked: do not start another batch there while this batch "
+            f"runs. Its runs are made in {where.folder}"
         )
-        held = scratch_folder(where.address, execution.scratch)  # keeps out other local calls
-    with lock_folder(held):
+    with lock_folder(where.folder, cure=f"choose another folder with {where.option}"):
         if request is None:
-            table = read_table(where)
+            table = read_table(where.folder)
             if table is None:
                 raise RequestError(
-                    f"{where.address} contains no {BATCH_FILE}, so there is no batch to continue."
+                    f"{where.folder} contains no {BATCH_FILE}, so there is no batch to continue."
                 )
             runs = list(table.planned().values())
         else:
@@ -137,37 +129,34 @@ def check_output(where: Place, runs: Sequence[PlannedRun], *, force: bool) -> No
     """Raise RequestError if batch.json or the joined files would overwrite other files.
 
     `force` allows files that are neither inputs nor in a run folder. Each run folder is checked
-    when its run is made.
+    when its run is made. At an address, only files are overwritten that the batch in the folder
+    wrote. Raises NetworkError if an address cannot be read.
     """
     request = runs[0].request
     places = request.source, request.boundaries, request.strata
     reads = (*places, *request.layers, *request.covariates)
-    groups = joined_groups(where.read(BATCH_FILE))
-    files: dict[tuple[str, ...], bool] = {(BATCH_FILE,): groups is not None}
+    groups = joined_groups(where.folder)
+    files = {where.folder / BATCH_FILE: groups is not None}
     for group in dict.fromkeys(run.group for run in runs):
-        own = group in (groups or ()) or joined_runs(where, group) is not None
-        files |= {(FOLDER, group, name): own for name in NATIONAL_FILES}
-    for parts, own in files.items():
-        if where.local:
-            path = Path(where.root, *parts)
-            OutputFiles("batch", [path], reads=reads, own=own, force=force)
-        elif not (own or force) and where.read(*parts) is not None:
-            raise RequestError(
-                f"{where.show(*parts)} exists, and geogp batch did not write it. To overwrite it, "
-                "add --force, or choose another place with --out."
-            )
+        own = group in (groups or ()) or joined_runs(where.folder, group) is not None
+        files |= {where.folder / FOLDER / group / name: own for name in NATIONAL_FILES}
+    for path, own in files.items():
+        OutputFiles("batch", [path], reads=reads, own=own, force=force)
+    if not force:
+        names = [run.name for run in runs]
+        where.check_address(names if groups is not None else [BATCH_FILE, FOLDER, *names])
 
 
 def _table_for(where: Place, settings: dict[str, Any], *, fresh: bool) -> BatchTable:
     """Return the table in batch.json, or a new table; raise RequestError if settings differ."""
-    begun = joined_groups(where.read(BATCH_FILE)) is not None  # else a file of the user (--force)
-    table = read_table(where) if begun and not fresh else None
+    begun = joined_groups(where.folder) is not None  # else a file of the user (--force)
+    table = read_table(where.folder) if begun and not fresh else None
     if table is None:
         return BatchTable(settings=settings)
     if table.settings != settings:
         odd = sorted(key for key in settings if settings[key] != table.settings[key])
         raise RequestError(
-            f"{where.address} contains a batch that differs in {named(odd)}. Choose another "
+            f"{where.name} contains a batch that differs in {named(odd)}. Choose another "
             "place with --out, or start over with --fresh."
         )
     return table
@@ -185,30 +174,41 @@ class _Batch:
         listener: ProgressListener,
     ) -> None:
         self._place, self._table, self._execution = place, table, execution
-        self._listener = listener
+        self._folder, self._listener = place.folder, listener
         for run in runs:
             table.add(run, fresh=execution.fresh)
-        self._fresh = uuid4().hex if execution.fresh else None
+        self._call = uuid4().hex if execution.fresh else None
         self._planned: dict[str, PlannedRun] = table.planned()
         self._rows = {run.name: table.runs[run.name] for run in runs}
 
     def make_runs(self) -> BatchResult:
         device = next(iter(self._planned.values())).request.device
-        self._listener.stage(f"{len(self._rows)} runs at {self._place.address}")
-        self._table.write(self._place)
-        scratch = scratch_folder(self._place.address, self._execution.scratch)
+        self._listener.stage(f"{len(self._rows)} runs at {self._place.name}")
+        self._table.write(self._folder)
+        self._place.upload(BATCH_FILE)  # raises NetworkError now if the address cannot be written
         groups = dict.fromkeys(self._planned[name].group for name in self._rows)
         try:
-            with workers(self._execution, device, scratch) as pool:
+            with workers(self._execution, device, self._place) as pool:
                 self._run(pool)
-                for group in groups:
-                    self._join(pool, group)
+            for group in groups:
+                self._join(group)
         finally:
             for row in self._rows.values():
                 row.state = "waiting" if row.state == "running" else row.state
-            self._table.write(self._place)
+            self._table.write(self._folder)
         national = {k: v for k, v in self._table.national.items() if k in groups}
-        return BatchResult(self._place.address, self._rows, national)
+        if self._place.files:
+            self._upload(national)
+        return BatchResult(self._place.name, self._rows, national)
+
+    def _upload(self, national: dict[str, NationalRow]) -> None:
+        """Copy the finished runs, the joined files and batch.json to the address."""
+        for name in filter(self._is_finished, self._planned):
+            self._listener.stage(f"copying {name} to {self._place.name}")
+            self._place.upload_run(name)
+        joined = [group for group, row in national.items() if not row.error]
+        files = [f"{FOLDER}/{group}/{file}" for group in joined for file in NATIONAL_FILES]
+        self._place.upload(*files, BATCH_FILE)
 
     def _run(self, pool: WorkerPool) -> None:
         """Assign the runs, one at a time to each worker, until no run is left.
@@ -241,17 +241,20 @@ class _Batch:
         return sum(row.state in {"done", "failed"} for row in self._rows.values())
 
     def _order(self, name: str) -> WorkOrder:
-        row, execution = self._rows[name], self._execution
+        row = self._rows[name]
         row.state, row.attempts = "running", row.attempts + 1
         self._tell(name, "begun" if row.attempts == 1 else f"started again ({row.attempts})")
-        run, place = self._planned[name], self._place.address
-        return WorkOrder(run, place, execution.scratch, self._fresh, keeps=not row.own)
+        return WorkOrder(self._planned[name], self._folder, self._call, keeps=not row.own)
 
     def _ended(self, name: str, future: Future[WorkOutcome]) -> bool:
         """Record the result of a run; return whether to repeat the run."""
         row = self._rows[name]
         try:
-            self._take(name, row, _result(future))
+            outcome = future.result()
+            row.take(record_of(read_json(self._folder / name / RUN_FILE)))
+            row.how, row.worker = outcome.how, outcome.worker
+            row.cpu_seconds, row.peak_bytes = outcome.cpu_seconds, outcome.peak_bytes
+            row.state, row.error, row.kind = "done", None, None
         except Exception as error:  # noqa: BLE001 - the other runs continue after any error
             row.kind, row.error = kind_of(error), failure_message(error)
             again = row.kind in TRANSIENT and row.attempts <= self._execution.retries
@@ -262,72 +265,39 @@ class _Batch:
         self._tell(name, f"{row.how}, {row.seconds or 0:.0f} s{peak}, {row.worker}")
         return False
 
-    def _take(self, name: str, row: BatchRow, outcome: WorkOutcome) -> None:
-        """Record a finished run, using its run.json in the batch folder."""
-        content = self._place.read(name, RUN_FILE)
-        run = run_in(content)
-        if content is None or run is None or digest_of(content) != outcome.mark:
-            raise OutputError(
-                f"{self._place.address} is not the same place for the workers and for this "
-                f"machine: a worker finished the run, but the run is not there. Choose a place "
-                f"that all machines share."
-            )
-        row.take(run)
-        row.how, row.worker = outcome.how, outcome.worker
-        row.cpu_seconds, row.peak_bytes = outcome.cpu_seconds, outcome.peak_bytes
-        row.state, row.error, row.kind = "done", None, None
-
     def _tell(self, name: str, text: str) -> None:
         """Report a change, and write batch.json."""
         self._listener.stage(f"[{self._done}/{len(self._rows)}] {name}: {text}")
-        self._save()
+        self._table.write(self._folder)
 
-    def _save(self) -> None:
-        """Write batch.json; a network failure is only reported."""
-        try:
-            self._table.write(self._place)
-        except NetworkError as error:
-            self._listener.stage(str(error))
+    def _is_finished(self, name: str) -> bool:
+        """Return whether a run of this or an earlier call is done, and still in its folder."""
+        row, file = self._table.runs[name], self._folder / name / RUN_FILE
+        return row.state == "done" and file.is_file()
 
-    def _join(self, pool: WorkerPool, group: str) -> None:
-        """Join the finished runs of a group, unless they are already joined."""
+    def _join(self, group: str) -> None:
+        """Join the finished runs of a group on this machine, unless they are already joined."""
         members = [run for run in self._planned.values() if run.group == group]
-        found = {}
-        for run in sorted(members, key=lambda run: run.region):
-            done = self._table.runs[run.name].state == "done"
-            content = self._place.read(run.name, RUN_FILE) if done else None
-            if content is not None:
-                found[run.name] = JoinedRun(run.region, digest_of(content))
-        if not found:
+        regions = {
+            run.name: run.region
+            for run in sorted(members, key=lambda run: run.region)
+            if self._is_finished(run.name)
+        }
+        if not regions:
             return
-        missing = [run.name for run in members if run.name not in found]
-        row = NationalRow(runs=list(found), missing=missing)
+        missing = [run.name for run in members if run.name not in regions]
+        row = NationalRow(runs=list(regions), missing=missing)
         self._table.national[group] = row
-        row.tiles = tiles_joined(self._place, group, found)
+        row.tiles = tiles_joined(self._folder, group, regions)
         if row.tiles is not None:
             return
-        self._listener.stage(f"joining {len(found)} runs: {FOLDER}/{group}")
-        self._save()  # then the files of a stopped join count as files of the batch
-        scratch, bands = self._execution.scratch, bands_of(members[0].request.target)
-        for _ in range(self._execution.retries + 1):
-            future = pool.executor.submit(
-                join_runs, self._place.address, group, found, bands, scratch
-            )
-            try:
-                made = _result(future)
-            except Exception as error:  # noqa: BLE001 - other groups are joined after any error
-                row.kind, row.error = kind_of(error), failure_message(error)
-                if row.kind not in TRANSIENT:
-                    return
-            else:
-                row.tiles, row.seconds, row.peak_bytes = made.tiles, made.seconds, made.peak_bytes
-                row.kind = row.error = None
-                return
-
-
-def _result(future: Future[Any]) -> Any:
-    """Return the result of a worker, or raise the worker's error."""
-    try:
-        return future.result()
-    except CancelledError as error:
-        raise ConnectionError("the scheduler cancelled the run.") from error
+        self._listener.stage(f"joining {len(regions)} runs: {FOLDER}/{group}")
+        self._table.write(self._folder)  # then files of a stopped join are those of the batch
+        start = time.monotonic()
+        try:
+            join_runs(self._folder, group, regions, bands_of(members[0].request.target))
+        except Exception as error:  # noqa: BLE001 - other groups are joined after any error
+            row.kind, row.error = kind_of(error), failure_message(error)
+        else:
+            row.tiles = tiles_joined(self._folder, group, regions)
+            row.seconds, row.peak_bytes = time.monotonic() - start, peak_bytes()

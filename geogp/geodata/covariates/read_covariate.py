@@ -15,8 +15,7 @@ from geogp.geodata.covariates.raster_covariate import MOST_VALUE, RasterCovariat
 from geogp.geodata.points.cell_places import read_places
 from geogp.geodata.points.measured_cells import read_cells
 from geogp.geodata.points.point_options import PointOptions
-from geogp.geodata.points.point_table import ENDINGS, read_point_table
-from geogp.geodata.points.row_review import RowReview
+from geogp.geodata.points.point_table import ENDINGS, RowReview, read_point_table
 
 MAX_POINTS = 5_000_000  # most points of a covariate
 

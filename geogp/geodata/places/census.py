@@ -12,8 +12,7 @@ from geogp.files import sha256_of
 from geogp.geodata.places.layers import COUNTY, TRACT, URBAN_AREA, PolygonLayer
 from geogp.geodata.places.polygons import read_polygons
 from geogp.geodata.places.region import Region, Strata
-from geogp.geodata.places.region_choice import AUTO
-from geogp.geodata.places.state_names import INVENTED, URBAN_VINTAGES, unknown_state
+from geogp.geodata.places.state_names import AUTO, INVENTED, URBAN_VINTAGES, unknown_state
 from geogp.geodata.store.sources import Source
 from geogp.geodata.tiles.ookla import InputFile
 from geogp.geodata.tiles.parquet_files import reading_process

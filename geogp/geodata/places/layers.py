@@ -14,8 +14,8 @@ from shapely.geometry.base import BaseGeometry
 
 from geogp.errors import DataError, RequestError, check_name, named, shown
 from geogp.files import sha256_of
+from geogp.geodata.places.file_choice import file_and_rest
 from geogp.geodata.places.polygons import NAMES, choose_polygons
-from geogp.geodata.places.region_choice import file_and_rest
 from geogp.geodata.tiles.ookla import InputFile
 
 ELSEWHERE = "elsewhere"  # label of points outside all polygons of a layer

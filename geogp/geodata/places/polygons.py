@@ -24,8 +24,8 @@ from shapely.geometry.base import BaseGeometry
 
 from geogp.errors import DataError, RequestError, named, quoted, shown
 from geogp.geodata.places.archives import check_file
+from geogp.geodata.places.file_choice import crs_for, file_and_rest
 from geogp.geodata.places.region import cut_at_antimeridian, polygonal_parts
-from geogp.geodata.places.region_choice import crs_for, file_and_rest
 from geogp.geodata.places.vector_files import layers_of, read_vector
 from geogp.geodata.tiles.parquet_files import read_table
 
@@ -111,7 +111,7 @@ def read_polygons(
     """Return the polygons of a file in WGS 84, with longitudes from -180 to 180.
 
     The formats are GeoParquet and the formats of `read_vector`; `layer` is as in `read_vector`, and
-    `crs` as in `with_crs`. Polygons are cut at the antimeridian; see `_within_one_turn`. Invalid
+    `crs` as in `_with_crs`. Polygons are cut at the antimeridian; see `_within_one_turn`. Invalid
     polygons, such as a ring that crosses itself, are made valid. Rows without a shape are left out;
     with `warnings`, points and lines are too, and a warning is added. Raises DataError if the file
     is damaged, has several layers or no CRS, or if more rows have other shapes than polygons.
@@ -148,21 +148,22 @@ def _undamaged(path: Path, read: Callable[[], Read]) -> Read:
 
 
 def read_shapes(path: Path, most: int, layer: str | None = None, crs: str | None = None) -> Any:
-    """Return the rows of a Parquet or vector file, at most `most`, with their shapes, if any.
+    """Return the shapes in a Parquet or vector file, at most `most`, with their columns.
 
-    `layer` is as in `read_vector`, and `crs` as in `with_crs`. Raises DataError as `check_file`,
-    `read_table` and `read_vector` do, the errors of `with_crs`, and errors in `DAMAGE`.
+    The rows of a Parquet file without shapes are an Arrow table.
+    `layer` is as in `read_vector`, and `crs` as in `_with_crs`. Raises DataError as `check_file`,
+    `read_table` and `read_vector` do, the errors of `_with_crs`, and errors in `DAMAGE`.
     """
     check_file(path)
     if path.suffix.lower() not in _PARQUET:
-        return with_crs(path, read_vector(path, most, layer), crs)
+        return _with_crs(path, read_vector(path, most, layer), crs)
     found = read_table(path, most)
     if b"geo" not in (found.schema.metadata or {}):
-        return found.to_pandas()
-    return with_crs(path, geo_table(found), crs)
+        return found
+    return _with_crs(path, geo_table(found), crs)
 
 
-def with_crs(path: Path, table: gpd.GeoDataFrame, crs: str | None) -> gpd.GeoDataFrame:
+def _with_crs(path: Path, table: gpd.GeoDataFrame, crs: str | None) -> gpd.GeoDataFrame:
     """Return a table with the CRS that the user gave with ``--crs``, if it has none of its own.
 
     `crs` is as in `crs_for`. Raises RequestError if geogp does not know this CRS, or the table has

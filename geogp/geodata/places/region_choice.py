@@ -1,26 +1,19 @@
-"""The user's choice of a region and of its strata.
+"""The user's choice of a region and of its strata."""
 
-A file of polygons is given as ``FILE``, ``FILE:COLUMN`` or ``FILE:COLUMN=VALUE``. If the file has
-several layers, the name of one follows the file: ``FILE:LAYER``, ``FILE:LAYER:COLUMN`` and so on.
-"""
-
-import os
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from geogp.choices import one_of
-from geogp.errors import RequestError, quoted
-from geogp.geodata.places.state_names import check_public_state
-from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES, absolute_place, is_address
+from geogp.errors import RequestError
+from geogp.geodata.places.file_choice import absolute_name, crs_for
+from geogp.geodata.places.state_names import AUTO, VINTAGE_CHOICES, check_public_state
+from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES, absolute_place
 
 if TYPE_CHECKING:
     from shapely.geometry.base import BaseGeometry
 
     from geogp.geodata.places.census import Boundaries
-
-AUTO = "auto"
 
 CRS_OF_REGION = "Code of the coordinate system of --region-file, if the file states none."
 """Help text of ``--crs`` of commands that have no other file of polygons."""
@@ -30,11 +23,6 @@ CRS_OF_FILES = (
     "that are not in degrees: EPSG:32161, or FILE=EPSG:32161 for one of several files."
 )
 """Help text of ``--crs`` of commands that read polygons and points."""
-
-_CRS_CODE = re.compile(r"[A-Za-z]{2,10}:[A-Za-z0-9]{1,12}")
-
-VINTAGE_CHOICES = (AUTO, "2020", "2010", "2000")
-"""Values of ``--urban-vintage``; ``auto`` means the newest census in the source."""
 
 
 @dataclass(frozen=True)
@@ -101,66 +89,36 @@ class RegionChoice:
         return self.points is not None and self.region is None and self.file is None
 
     def read(self, extent: "BaseGeometry | None" = None) -> "Boundaries":
-        """Return the region with its strata and boundaries; see `read_chosen`.
+        """Return the region with its strata, boundaries and counties, and what was read.
 
-        `extent` is the extent of the file of points, which is needed if `is_extent`.
+        `extent` is the extent of the file of points, which is needed if `is_extent`. Raises the
+        errors of `read_region`, `read_own_region` and `read_own_strata`.
         """
-        from geogp.geodata.places.chosen_region import read_chosen  # noqa: PLC0415 - slow
+        from geogp.geodata.places import census, own_polygons  # noqa: PLC0415 - slow
+        from geogp.geodata.store.sources import open_source  # noqa: PLC0415 - slow
 
-        return read_chosen(self, extent)
-
-
-def file_and_rest(text: str) -> tuple[Path, str | None]:
-    """Split ``FILE:REST`` after the name of an existing file, or otherwise at the first colon."""
-    places = [k for k, sign in enumerate(text) if sign == ":"]
-    if Path(text).exists() or not places:
-        return Path(text), None
-    place = next((k for k in places if Path(text[:k]).is_file()), places[0])
-    return Path(text[:place]), text[place + 1 :]
-
-
-def column_and_value(path: Path, text: str) -> tuple[str, str]:
-    """Split ``COLUMN=VALUE``; raise RequestError if the text has another form."""
-    column, equals, value = text.partition("=")
-    if not (column and equals):
-        raise RequestError(
-            f"expected COLUMN=VALUE, to choose the rows of {path} that form the region, found "
-            f"{quoted(text)}."
+        source = None if self.boundaries is None else open_source(self.boundaries)
+        if self.region is not None:
+            assert source is not None
+            read = census.read_region(source, self.region, self.urban_vintage)
+        else:
+            if self.file is not None:
+                own = own_polygons.read_own_region(self.file, self.name, self.crs)
+            else:
+                assert self.points is not None
+                assert extent is not None
+                own = own_polygons.region_of(self.name or Path(self.points).stem, extent), (), ()
+            read = census.Boundaries(*own)
+            if source is not None:
+                around = census.read_around(source, read.region, self.urban_vintage)
+                files, warnings = (*read.files, *around.files), (*read.warnings, *around.warnings)
+                read = replace(around, files=files, warnings=warnings)
+        if self.strata is None:
+            return read
+        strata, files, warnings = own_polygons.read_own_strata(self.strata, read.region, self.crs)
+        return replace(
+            read,
+            region=read.region.with_strata(strata),
+            files=(*read.files, *files),
+            warnings=(*read.warnings, *warnings),
         )
-    return column, value
-
-
-def crs_for(path: Path, text: str | None) -> str | None:
-    """Return the code that ``--crs`` gives for a file; None without one.
-
-    `text` is a code such as ``EPSG:4326`` for all files, ``NAME=CODE`` for the file of this name,
-    or several of these, separated by commas; None means that there is no ``--crs``. Raises
-    RequestError if a code has another form: other descriptions of a CRS could refer to files and
-    servers.
-    """
-    found = None
-    for part in [] if text is None else text.split(","):
-        name, _, code = part.rpartition("=")
-        if not _CRS_CODE.fullmatch(code):
-            raise RequestError(
-                "expected --crs with the code of a coordinate system, such as EPSG:4326, or with "
-                f"FILE=CODE for one file, found {quoted(part)}."
-            )
-        if name in {"", path.name}:
-            found = code
-    return found
-
-
-def absolute_name(text: str) -> str:
-    """Return ``FILE`` or ``FILE:REST`` with an absolute path; a symbolic link keeps its name."""
-    path, rest = file_and_rest(text)
-    place = path.parent.resolve() / path.name
-    return str(place) if rest is None else f"{place}:{rest}"
-
-
-def existing_path(text: str) -> Path | None:
-    """Return the path in ``FOLDER``, ``FILE`` or ``FILE:REST``; None if there is no such path."""
-    if is_address(text) or "\0" in text:
-        return None
-    path = file_and_rest(os.path.expanduser(text))[0]  # noqa: PTH111 - keeps `~nobody`
-    return path if path.exists() else None

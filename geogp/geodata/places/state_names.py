@@ -8,6 +8,11 @@ from geogp.errors import RequestError, named, quoted
 URBAN_VINTAGES = {"UACE20": 2020, "UACE10": 2010, "UA": 2000}
 """The census year of urban areas, for each column that only one census has."""
 
+AUTO = "auto"
+
+VINTAGE_CHOICES = (AUTO, "2020", "2010", "2000")
+"""Values of ``--urban-vintage``; ``auto`` means the newest census in the source."""
+
 INVENTED = "INVENTED"
 """Column of a file of states, true for a region that `geogp simulate` invented."""
 

@@ -4,24 +4,27 @@ GDAL chooses a driver by the content of a file, and some drivers send requests t
 package pyogrio cannot restrict the drivers, and no option of GDAL keeps all drivers from the
 network. So this module lets GDAL open a file only if the file's name and first bytes fit one of
 four drivers. Only the GeoJSON driver of these four can send a request, to download a CRS from a web
-address; this module refuses such a CRS. The first bytes of KML do not exclude other drivers, so
-`read_kml` reads it.
+address; this module refuses such a CRS. The first bytes of KML do not exclude other drivers, and
+GDAL would follow the links in KML. So this module reads the placemarks of KML without GDAL.
 """
 
 import json
+import re
 import sqlite3
 import zipfile
 from contextlib import closing
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
+from xml.etree import ElementTree as ET
 
 import geopandas as gpd
 import pyogrio
+import shapely
+from shapely.geometry.base import BaseGeometry
 
-from geogp.errors import DataError, named, quoted
+from geogp.errors import DataError, named, quoted, shown
 from geogp.geodata.places.archives import ARCHIVES, MAX_BYTES
-from geogp.geodata.places.kml_files import read_kml
 
 _FORMATS = "GeoParquet, GeoJSON, GeoPackage, FlatGeobuf, KML and shapefiles, plain or zipped"
 
@@ -38,6 +41,10 @@ _TOP_TYPES = ("FeatureCollection", "Feature", "Polygon", "MultiPolygon", "Geomet
 _CRS_TYPES = ("name", "epsg", "ogc")
 """Types of a GeoJSON CRS for which GDAL needs no download."""
 
+_DEEPEST = 100  # elements of KML inside each other
+
+_KML_TEXTS = ("name", "description")  # elements of a placemark that are columns
+
 _SPECIAL = "!;?"  # characters in a path that pyogrio reads as parts of an address
 
 
@@ -51,7 +58,7 @@ def read_vector(path: Path, most: int, layer: str | None = None) -> gpd.GeoDataF
     member, inner = _member_and_layer(path, layer)
     ending = _ending(path, member)
     if ending == ".kml":
-        return _read_kml(path, member, most)
+        return _read_kml(path, _content(path, member), most)
     source = _source(path, ending, member)
     name = _chosen_layer(path, source, inner)
     # Read one more than the limit, because counting first would parse the file twice.
@@ -75,14 +82,6 @@ def layers_of(path: Path) -> list[str]:
         return [PurePosixPath(str(name)).stem for name in members]
     ending = _ending(path, members[0])
     return _layers_in(_source(path, ending, members[0])) if ending == ".gpkg" else []
-
-
-def _read_kml(path: Path, member: str | None, most: int) -> gpd.GeoDataFrame:
-    if member is None:
-        with path.open("rb") as stream:
-            return read_kml(path, stream, most)
-    with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
-        return read_kml(path, stream, most)
 
 
 def _ending(path: Path, member: str | None) -> str:
@@ -300,3 +299,127 @@ def _chosen_layer(path: Path, source: str, layer: str | None) -> str:
         f"{len(names)}: {named(names)}. Choose a layer with its name after the file, as "
         f"{path.name}:{names[0]}."
     )
+
+
+class _Placemarks:
+    """The placemarks that an XML parser finds in a KML file; other elements are not kept."""
+
+    def __init__(self, path: Path, most: int) -> None:
+        self.path, self.most = path, most
+        self.depth, self.depth_of_placemark = 0, 0
+        self.builder: ET.TreeBuilder | None = None
+        self.rows: list[dict[str, str]] = []
+        self.shapes: list[BaseGeometry | None] = []
+
+    def doctype(self, *_: object) -> NoReturn:
+        raise DataError(
+            f"{self.path} has a document type (DOCTYPE), which geogp does not read, because it can "
+            "refer to other files. Write the file again without it."
+        )
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise DataError(f"{self.path} cannot be read as KML: it is nested too deeply.")
+        name = name.rpartition("}")[2]
+        if self.depth == 1 and name != "kml":
+            raise DataError(f"expected KML in {self.path}, found an element {shown(name)}.")
+        if self.builder is None and name == "Placemark":
+            self.builder, self.depth_of_placemark = ET.TreeBuilder(), self.depth
+        if self.builder is not None:
+            self.builder.start(name, attributes)
+
+    def data(self, text: str) -> None:
+        if self.builder is not None:
+            self.builder.data(text)
+
+    def end(self, name: str) -> None:
+        if self.builder is not None:
+            self.builder.end(name.rpartition("}")[2])
+            if self.depth == self.depth_of_placemark:
+                self.add(self.builder.close())
+                self.builder = None
+        self.depth -= 1
+
+    def add(self, placemark: ET.Element) -> None:
+        if len(self.rows) == self.most:
+            raise DataError(
+                f"{self.path} contains more than {self.most:,} placemarks. Keep only those of the "
+                "region."
+            )
+        columns = _kml_columns(placemark)
+        try:
+            shape = next((shape for part in placemark if (shape := _kml_shape(part))), None)
+        except (ValueError, shapely.errors.ShapelyError) as error:
+            name = f" ({shown(columns['name'])})" if "name" in columns else ""
+            raise DataError(
+                f"{self.path} has a wrong shape in placemark {len(self.rows) + 1}{name}: "
+                f"{shown(error)}. Expected coordinates as LONGITUDE,LATITUDE with spaces between "
+                "them. Correct or remove it."
+            ) from error
+        self.rows.append(columns)
+        self.shapes.append(shape)
+
+
+def _read_kml(path: Path, content: bytes, most: int) -> gpd.GeoDataFrame:
+    """Return the placemarks of a KML file, with their names and extended data as columns.
+
+    Raises DataError if the file is damaged, has a document type, has no placemark or more than
+    `most`, or a shape is wrong.
+    """
+    placemarks = _Placemarks(path, most)
+    parser = ET.XMLParser(target=placemarks)  # noqa: S314 - without document types
+    try:
+        parser.feed(content)
+        parser.close()
+    except DataError:
+        raise
+    except (ET.ParseError, LookupError, ValueError) as error:
+        raise DataError(
+            f"{path} cannot be read as KML ({shown(error)}). Download or write this file again."
+        ) from error
+    if not placemarks.rows:
+        raise DataError(
+            f"{path} contains no placemark. geogp does not follow links to other files: give the "
+            "file that contains the shapes."
+        )
+    return gpd.GeoDataFrame(placemarks.rows, geometry=placemarks.shapes, crs=4326)
+
+
+def _kml_columns(placemark: ET.Element) -> dict[str, str]:
+    """Return the name, the description and the extended data of a placemark."""
+    columns = {part.tag: (part.text or "").strip() for part in placemark if part.tag in _KML_TEXTS}
+    for data in placemark.iterfind("ExtendedData/Data"):
+        columns.setdefault(data.get("name", ""), data.findtext("value", "").strip())
+    for data in placemark.iterfind("ExtendedData/SchemaData/SimpleData"):
+        columns.setdefault(data.get("name", ""), (data.text or "").strip())
+    return {name: text for name, text in columns.items() if name and name != "geometry"}
+
+
+def _kml_shape(element: ET.Element) -> BaseGeometry | None:
+    """Return the shape of an element; None if the element is no shape."""
+    if element.tag == "Point":
+        return shapely.Point(_kml_coordinates(element)[0])
+    if element.tag in {"LineString", "LinearRing"}:
+        return shapely.LineString(_kml_coordinates(element))
+    if element.tag == "Polygon":
+        shell = element.find("outerBoundaryIs/LinearRing")
+        if shell is None:
+            raise ValueError("a polygon without an outer boundary")
+        holes = element.iterfind("innerBoundaryIs/LinearRing")
+        return shapely.Polygon(_kml_coordinates(shell), list(map(_kml_coordinates, holes)))
+    if element.tag == "MultiGeometry":
+        shapes = [shape for part in element if (shape := _kml_shape(part)) is not None]
+        polygons = [shape for shape in shapes if isinstance(shape, shapely.Polygon)]
+        alike = len(polygons) == len(shapes)
+        return shapely.MultiPolygon(polygons) if alike else shapely.GeometryCollection(shapes)
+    return None
+
+
+def _kml_coordinates(element: ET.Element) -> list[tuple[float, float]]:
+    """Return the longitudes and latitudes of a shape; heights are left out."""
+    words = re.sub(r"\s*,\s*", ",", element.findtext("coordinates", "")).split()
+    places = [word.split(",") for word in words]
+    if not places or any(len(place) < 2 for place in places):
+        raise ValueError(f"expected coordinates, found {shown(' '.join(words)) or 'none'}")
+    return [(float(place[0]), float(place[1])) for place in places]

@@ -3,7 +3,8 @@
 import datetime as dt
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -17,8 +18,8 @@ from geogp.errors import RequestError, quoted
 
 Texts = NDArray[np.object_]
 
-_EPOCHS = (("s", 1e8, 1e10), ("ms", 1e11, 1e13), ("us", 1e14, 1e16), ("ns", 1e17, 1e19))
-"""Units of times since 1970, and the numbers that they have in the years from 1973 to 2286."""
+_EPOCHS = {"seconds": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
+"""Units of times since 1970, in a second; from 1973 to 2286, there are 1e8 to 1e10 seconds."""
 
 _SERIAL = (32_874, 73_051)
 """Days since 1900 in the years from 1990 to 2099."""
@@ -200,7 +201,7 @@ def _from_numbers(
     """Return the quarters of days since 1900, times since 1970, or digits such as 20231105."""
     known = numbers[np.isfinite(numbers)]
     middle = float(np.median(known)) if len(known) else np.nan
-    epoch = next((unit for unit, least, most in _EPOCHS if least <= middle < most), None)
+    epoch = next((unit for unit, scale in _EPOCHS.items() if 1e8 <= middle / scale < 1e10), None)
     packed = [
         text
         for text in map("{:.0f}".format, known[:1])
@@ -217,11 +218,10 @@ def _from_numbers(
         texts = ["" if np.isnan(value) else f"{value:.0f}" for value in numbers]
         return _from_texts(texts, None, zone)
     elif epoch is not None and dates in {None, "unix"}:
-        scale = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[epoch]
-        fine &= (numbers / scale > 0) & (numbers / scale < 9e9)
-        seen[fine] = pd.Timestamp(0) + pd.to_timedelta(numbers[fine] / scale, unit="s")
-        name = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
-        return _quarters(seen.dt.tz_localize("UTC"), missing, f"{name[epoch]} since 1970, in UTC")
+        seconds = numbers / _EPOCHS[epoch]
+        fine &= (seconds > 0) & (seconds < 9e9)
+        seen[fine] = pd.Timestamp(0) + pd.to_timedelta(seconds[fine], unit="s")
+        return _quarters(seen.dt.tz_localize("UTC"), missing, f"{epoch} since 1970, in UTC")
     else:
         fine[:] = False
         note = ""
@@ -247,34 +247,26 @@ def _from_texts(texts: list[str], dates: str | None, zone: dt.tzinfo) -> CellTim
         none = np.zeros(len(texts), np.bool_)
         empty = np.full(len(texts), -1)
         return CellTimes(empty, none, none, none, question=question, sample=note)
-    zones: dict[str, dt.tzinfo | None] = {}
+    zones = dict.fromkeys(one.zone for one in parsed if one is not None)
     moments = np.full(len(texts), np.datetime64("NaT"), "datetime64[s]")
     for place, one in enumerate(parsed):
         if one is None:
             continue
-        if one.zone not in zones:
-            zones[one.zone] = _zone_in(one.zone) if one.zone else zone
-        with_zone = zones[one.zone]
-        known = order if one.order in {"?", "."} else one.order
-        numbers = dict(zip(known, one.numbers, strict=True))
-        year = numbers["y"] + 2000 if numbers["y"] < 100 else numbers["y"]
-        if with_zone is None:
-            continue
-        try:
-            moment = dt.datetime(year, numbers["m"], numbers["d"], *one.clock, tzinfo=with_zone)
+        day = _year_month_day(one.numbers, order if one.order in {"?", "."} else one.order)
+        with suppress(ValueError, OverflowError):  # there is no such day or time zone
+            own = zone_of(one.zone) if one.zone else zone
+            moment = dt.datetime(*day, *one.clock, tzinfo=own)
             moments[place] = moment.astimezone(dt.UTC).replace(tzinfo=None)
-        except (ValueError, OverflowError):
-            continue
     times = pd.Series(moments.astype("datetime64[ns]")).dt.tz_localize("UTC")
     missing = np.array([not text for text in texts], np.bool_)
     return _quarters(times, missing, _zoned(note, zones, zone))
 
 
-def _zoned(note: str, zones: Mapping[str, object], zone: dt.tzinfo) -> str:
+def _zoned(note: str, zones: Iterable[str], zone: dt.tzinfo) -> str:
     """Return a note with the time zone of the times."""
     named = list(dict.fromkeys("UTC" if text == "Z" else text for text in zones if text))
     shown = [
-        f"{text} as {_offset(text)}" if text.upper() in ZONES and ZONES[text.upper()] else text
+        f"{text} as UTC{ZONES[text.upper()]:+03d}:00" if ZONES.get(text.upper()) else text
         for text in named[:3]
     ]
     if not named or "" in zones:
@@ -282,18 +274,6 @@ def _zoned(note: str, zones: Mapping[str, object], zone: dt.tzinfo) -> str:
         if zone is dt.UTC:
             shown[-1] += ", assumed" if not named else " where none is given"
     return f"{note}{', ' if note else ''}time zone {', '.join(shown)}"
-
-
-def _offset(text: str) -> str:
-    hours = ZONES[text.upper()]
-    return f"UTC{hours:+03d}:00"
-
-
-def _zone_in(text: str) -> dt.tzinfo | None:
-    try:
-        return zone_of(text)
-    except RequestError:
-        return None
 
 
 def _parsed(text: str) -> _Date | None:
@@ -361,7 +341,7 @@ def _order(texts: list[str], parsed: list[_Date | None], dates: str | None) -> t
         order: sum(
             count[numbers]
             for numbers in open_dates
-            if _is_date(dict(zip(order, numbers, strict=True)))
+            if _may_be_measured(*_year_month_day(numbers, order))
         )
         / count.total()
         for order in DATES_SHORT
@@ -376,21 +356,22 @@ def _order(texts: list[str], parsed: list[_Date | None], dates: str | None) -> t
         best = able[0] if able else "dmy"
         return best, "", DATES_SHORT[best]
     numbers, text = next(iter(open_dates.items()))
-    readings = [f"{_shown(numbers, order)} (--dates {order})" for order in able]
+    readings = [
+        "{}-{:02d}-{:02d} (--dates {})".format(*_year_month_day(numbers, order), order)
+        for order in able
+    ]
     return "", " or ".join(dict.fromkeys(readings)), text
 
 
-def _is_date(parts: Mapping[str, int]) -> bool:
-    """Return whether year, month and day may be those of a measurement."""
-    year = parts["y"] + 2000 if parts["y"] < 100 else parts["y"]
+def _may_be_measured(year: int, month: int, day: int) -> bool:
     now = dt.datetime.now(dt.UTC).year
-    return 1 <= parts["d"] <= 31 and 1 <= parts["m"] <= 12 and FIRST_YEAR <= year <= now + 1
+    return 1 <= day <= 31 and 1 <= month <= 12 and FIRST_YEAR <= year <= now + 1
 
 
-def _shown(numbers: tuple[int, int, int], order: str) -> str:
-    parts = dict(zip(order, numbers, strict=True))
-    year = parts["y"] + 2000 if parts["y"] < 100 else parts["y"]
-    return f"{year}-{parts['m']:02d}-{parts['d']:02d}"
+def _year_month_day(numbers: tuple[int, int, int], order: str) -> tuple[int, int, int]:
+    """Return year, month and day from numbers in the order ``dmy``, ``mdy`` or ``ymd``."""
+    year, month, day = (numbers[order.index(letter)] for letter in "ymd")
+    return year + 2000 if year < 100 else year, month, day
 
 
 def _quarters(times: "pd.Series[Any]", missing: NDArray[np.bool_], note: str) -> CellTimes:

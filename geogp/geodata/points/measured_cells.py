@@ -11,10 +11,18 @@ from geogp.errors import DataError, named, quoted, shown
 from geogp.geodata.points.cell_numbers import CellNumbers, decimal_sign, read_numbers
 from geogp.geodata.points.cell_times import FIRST_YEAR, is_clock, read_times
 from geogp.geodata.points.point_options import PointOptions
-from geogp.geodata.points.point_roles import SPEEDS, known_export, plain, role_of
-from geogp.geodata.points.point_table import PointTable
-from geogp.geodata.points.row_review import RowReview
-from geogp.geodata.points.speed_units import AMBIGUOUS, KBPS, MS, latency_unit, speed_unit
+from geogp.geodata.points.point_roles import (
+    AMBIGUOUS,
+    KBPS,
+    MS,
+    SPEEDS,
+    known_export,
+    latency_unit,
+    plain,
+    role_of,
+    speed_unit,
+)
+from geogp.geodata.points.point_table import PointTable, RowReview
 from geogp.geodata.tiles.plausibility import LIMITS
 from geogp.geodata.tiles.quarters import quarter_index
 from geogp.geodata.tiles.targets import find_target

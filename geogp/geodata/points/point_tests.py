@@ -33,11 +33,9 @@ from geogp.geodata.points.point_checks import (
 )
 from geogp.geodata.points.point_options import PointSource
 from geogp.geodata.points.point_roles import SPEEDS, plain, role_of
-from geogp.geodata.points.point_table import PointTable, read_point_table
-from geogp.geodata.points.row_review import RowReview
+from geogp.geodata.points.point_table import PointTable, RowReview, read_point_table
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.ookla import Ingested, InputFile, gap_warnings, gather
-from geogp.geodata.tiles.plausibility import beyond_limits
 from geogp.geodata.tiles.quarters import QuarterRequest, quarter_label
 from geogp.geodata.tiles.targets import find_target
 from geogp.geodata.tiles.tile_rows import TileRows
@@ -123,15 +121,23 @@ class PointTests:
         if quarters is None:
             absent = [one for one in range(found[0], found[-1]) if one not in found]
         name = self.path.name
-        if self.provider is None:
-            gathered = self._gathered(codes, wanted, region)
-        else:
-            gathered = _joined(
-                {
-                    str(one): self._gathered(codes, wanted & (self.provider == one), region)
-                    for one in np.unique(self.provider[wanted])
+        providers = np.full(len(codes), "") if self.provider is None else self.provider
+        gathered = gather(
+            {
+                str(provider): {
+                    int(quarter): self._pooled(codes, rows & (self.quarter == quarter))
+                    for quarter in np.unique(self.quarter[rows])
                 }
-            )
+                for provider in np.unique(providers[wanted])
+                for rows in [wanted & (providers == provider)]
+            },
+            region,
+            target=self.target,
+            service=self.service,
+            file_of=lambda _: name,
+        )
+        if gathered.observations.provider is not None:
+            check_providers(gathered.observations.provider)
         outside = int((~inside).sum())
         warnings = [
             *self.warnings,
@@ -147,35 +153,17 @@ class PointTests:
             attribution=f"Measurements of {name}",
         )
 
-    def _gathered(
-        self, codes: NDArray[np.uint64], wanted: NDArray[np.bool_], region: Region
-    ) -> Ingested:
-        """Return the marked tests of a region, pooled by tile and quarter."""
-        parts = {
-            int(quarter): self._pooled(codes, wanted & (self.quarter == quarter))
-            for quarter in np.unique(self.quarter[wanted])
-        }
-        return gather(
-            parts,
-            region,
-            target=self.target,
-            service=self.service,
-            file_of=lambda _: self.path.name,
-        )
-
     def _pooled(self, codes: NDArray[np.uint64], rows: NDArray[np.bool_]) -> TileRows:
         """Return the mean of the marked tests in each tile, with the number of tests."""
         code, tile = np.unique(codes[rows], return_inverse=True)
         tests = np.bincount(tile)
         column = find_target(self.target)
-        value = np.bincount(tile, self.value[rows]) / tests
+        column = find_target(self.target)
         known: dict[str, NDArray[Any]] = {"tests": tests, "devices": tests}
-        if column.counted:
-            value = tests.astype(np.float64)
-        else:
-            known[column.columns[0]] = value
+        if not column.counted:
+            known[column.columns[0]] = np.bincount(tile, self.value[rows]) / tests
         try:
-            left_out, implausible = beyond_limits(self.service, known, code)
+            return TileRows.of(code, known, column, self.service)
         except DataError as error:
             failed = int((self.value[rows] == 0).sum())
             if not failed:
@@ -185,10 +173,6 @@ class PointTests:
                 f"as failed tests are: {error} Remove the failed tests, or map --target latency or "
                 "tests."
             ) from error
-        value = np.where(left_out, np.nan, value / column.divisor)
-        counts = np.where(left_out, 0, tests).astype(np.int64)
-        file = self.sha256, self.rows
-        return TileRows(*file, code, value[None], counts, counts, left_out, implausible)
 
     def _nothing(self, region: Region, inside: NDArray[np.bool_], absent: Sequence[int]) -> str:
         """Return why a region has no measurements."""
@@ -350,40 +334,23 @@ def _other_service(
     return found
 
 
-def _joined(parts: Mapping[str, Ingested]) -> Ingested:
-    """Return the rows of several providers together; raise the errors of `observations`."""
-    rows = {name: int(part.kept.sum()) for name, part in parts.items()}
-    if len(rows) < 2:
+def check_providers(provider: NDArray[np.object_]) -> None:
+    """Raise RequestError for rows (n,) of one provider, DataError for a provider with few rows."""
+    names, counts = np.unique(provider, return_counts=True)
+    if len(names) < 2:
         raise RequestError(
-            f"--by-provider needs tests of two providers or more, found only {named(rows)}. "
+            f"--by-provider needs tests of two providers or more, found only {named(names)}. "
             "Leave --by-provider out."
         )
-    few = [f"{count} of {name}" for name, count in rows.items() if count < LEAST_ROWS]
+    few = [
+        f"{rows} of {name}" for name, rows in zip(names, counts, strict=True) if rows < LEAST_ROWS
+    ]
     if few:
         raise DataError(
             f"--by-provider needs {LEAST_ROWS} rows or more of each provider, where a row is one "
             f"tile in one quarter, found {named(few)}. Remove their tests from the file, or "
             "choose more quarters."
         )
-    # The order of rows, and so the fit, does not depend on the names.
-    parts = dict(sorted(parts.items(), key=lambda one: -rows[one[0]]))
-    sources = [part.source_rows for part in parts.values()]
-    arrays: dict[str, Any] = {
-        name: np.concatenate([getattr(one, name) for one in sources])
-        for name, held in vars(sources[0]).items()
-        if isinstance(held, np.ndarray)
-    }
-    names = np.repeat(np.array(list(parts), object), list(map(len, sources)))
-    order = np.lexsort((arrays["quadkey"], arrays["quarter"]))
-    known = replace(sources[0], **arrays, provider=names).taken(order)
-    kept = np.concatenate([part.kept for part in parts.values()])[order]
-    return Ingested(
-        known.taken(kept),
-        known,
-        kept,
-        tuple(one for part in parts.values() for one in part.left_out),
-        warnings=tuple(text for part in parts.values() for text in part.warnings),
-    )
 
 
 def _chosen(

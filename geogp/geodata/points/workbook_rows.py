@@ -11,7 +11,7 @@ import pandas as pd
 
 from geogp.errors import DataError, RequestError, named, quoted, shown
 from geogp.geodata.places.archives import check_file
-from geogp.geodata.points.text_rows import Row
+from geogp.geodata.points.text_tables import Row
 
 MAX_ROWS, MAX_CELLS = 5_001_000, 1000
 """Most rows of a sheet, and most columns, that are read."""

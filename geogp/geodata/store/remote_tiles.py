@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from geogp.errors import DataError
 from geogp.files import output_error, read_text, remove, sha256_of, writing
-from geogp.geodata.store.cache import CacheEntry, Note, overlap
+from geogp.geodata.store.cache import CacheEntry, Note
 from geogp.geodata.store.remote import CURE, NoRangesError, Patience, RemoteFile, Transfer
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.parquet_files import LIMITS, RowGroup, open_parquet
@@ -25,6 +25,7 @@ from geogp.geodata.tiles.tile_files import (
     blaming,
     check_schema,
     groups_touching,
+    in_ranges,
     quadkey_codes,
 )
 
@@ -149,7 +150,7 @@ def _codes_and_values(rows: pa.Table, ranges: list[list[int]] | None) -> pa.Tabl
     rows = rows.set_column(0, QUADKEY, pa.array(codes))
     if ranges is None:
         return rows
-    return rows.filter(pa.array(overlap(codes, np.asarray(ranges, np.int64))))
+    return rows.filter(pa.array(in_ranges(codes, np.asarray(ranges, np.int64))))
 
 
 def _write(entry: CacheEntry, parts: Sequence[pa.Table]) -> int:

@@ -14,6 +14,7 @@ from geogp.errors import RequestError
 from geogp.geodata.places.region import Region
 from geogp.geodata.places.stratum_column import STRATA
 from geogp.geodata.tiles import quadkeys
+from geogp.geodata.tiles.targets import find_target
 
 MAX_ROWS = 5_000_000
 """Largest number of rows, tiles times quarters; a larger table would take over 0.4 GB."""
@@ -55,6 +56,30 @@ class Observations:
     strata: tuple[str, str] = STRATA
     provider: NDArray[np.object_] | None = None
 
+    @classmethod
+    def of_table(
+        cls, table: pd.DataFrame, region: Region, target: str, service: str
+    ) -> "Observations":
+        """Return the rows of `TileRows.table`, with their ``quarter`` and ``provider`` or None."""
+        codes = table["quadkey"].to_numpy()
+        longitude, latitude = quadkeys.tile_centres(*quadkeys.codes_to_tiles(codes))
+        column = find_target(target)
+        values = table[list(range(len(column.columns)))].to_numpy(np.float64).T
+        return cls(
+            quadkey=codes,
+            quarter=table["quarter"].to_numpy(),
+            longitude=region.unwrap(longitude),
+            latitude=latitude,
+            y=column.modelled(values),
+            tests=table["tests"].to_numpy(),
+            devices=table["devices"].to_numpy(),
+            stratum=region.stratum(longitude, latitude),
+            target=target,
+            service=service,
+            strata=region.strata_names,
+            provider=table["provider"].to_numpy() if "provider" in table else None,
+        )
+
     def __len__(self) -> int:
         return len(self.y)
 
@@ -93,14 +118,14 @@ def quarter_periods(indices: NDArray[np.int64]) -> pd.PeriodIndex:
     return pd.PeriodIndex(pd.arrays.PeriodArray(since_1970, pd.PeriodDtype("Q")))
 
 
-def complete_counts(measured: Observations, region: Region) -> Observations:
+def complete_counts(table: pd.DataFrame, region: Region) -> pd.DataFrame:
     """Return a row for each tile and quarter of a region, including tiles without a test.
 
     Ookla publishes only tiles with tests. The other zoom-16 tiles with their centre in the region
     get 0 tests, because a model of counts needs the zeros, too. Raises RequestError for over 5
     million rows.
     """
-    quarters = measured.quarters
+    quarters = table["quarter"].unique()
     most = MAX_ROWS // len(quarters)
     about = region.about_tiles(quadkeys.ZOOM, most)
     if about > most:
@@ -111,25 +136,7 @@ def complete_counts(measured: Observations, region: Region) -> Observations:
             f"{about * len(quarters):,} counts, more than {MAX_ROWS:,}. {cure}"
         )
     tiles = region.tiles(quadkeys.ZOOM)
-    codes = np.union1d(quadkeys.tiles_to_codes(tiles.column, tiles.row), measured.quadkey)
-    longitude, latitude = quadkeys.tile_centres(*quadkeys.codes_to_tiles(codes))
-    stratum = region.stratum(longitude, latitude)
-    count = len(quarters)
-    at = np.searchsorted(quarters, measured.quarter) * len(codes)
-    at += np.searchsorted(codes, measured.quadkey)
-    tests = np.zeros(count * len(codes), np.int64)
-    devices = np.zeros_like(tests)
-    tests[at], devices[at] = measured.tests, measured.devices
-    return Observations(
-        quadkey=np.tile(codes, count),
-        quarter=np.repeat(np.array(quarters, np.int64), len(codes)),
-        longitude=np.tile(region.unwrap(longitude), count),
-        latitude=np.tile(latitude, count),
-        y=tests.astype(np.float64),
-        tests=tests,
-        devices=devices,
-        stratum=np.tile(stratum, count),
-        target=measured.target,
-        service=measured.service,
-        strata=region.strata_names,
-    )
+    codes = np.union1d(quadkeys.tiles_to_codes(tiles.column, tiles.row), table["quadkey"])
+    every = pd.MultiIndex.from_product([quarters, codes], names=["quarter", "quadkey"])
+    complete = table.set_index(every.names).reindex(every).reset_index()
+    return complete.fillna(0).astype(table.dtypes)

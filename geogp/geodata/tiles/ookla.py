@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from geogp.errors import DataError
 from geogp.geodata.places.region import Region
 from geogp.geodata.store.fetch_quarters import Progress, fetch_quarters
 from geogp.geodata.store.sources import LocalFile, Source
-from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.observations import Observations, complete_counts
 from geogp.geodata.tiles.parquet_files import reading_process
 from geogp.geodata.tiles.plausibility import LeftOut, exchanged_columns
@@ -133,10 +133,10 @@ def read_observations(
         taken[quarter], rows = _read_quarter(
             first, column, source=source, region=region, service=service, quarter=quarter
         )
-        if len(rows.quadkey):
+        if len(rows.table):
             parts[quarter] = rows
             files.append(_input_file(tile_file(service, quarter), taken[quarter], rows))
-            logger.info("read %d rows of %s", len(rows.quadkey), quarter_label(quarter))
+            logger.info("read %d rows of %s", len(rows.table), quarter_label(quarter))
         elif quarter in named:
             raise DataError(
                 f"the file of {quarter_label(quarter)} in {source.where} has no tile of "
@@ -153,9 +153,9 @@ def read_observations(
     found = tuple(parts)
     # If no quarters were requested, only gaps between the found quarters are reported as missing.
     gaps = [q for q in sorted(missing) if quarters or found[0] < q < found[-1]]
-    counts = [len(rows.quadkey) for rows in parts.values()]
+    counts = [len(rows.table) for rows in parts.values()]
     gathered = gather(
-        parts, region, target=target, service=service, file_of=partial(tile_file, service)
+        {"": parts}, region, target=target, service=service, file_of=partial(tile_file, service)
     )
     warnings = [
         *replace(held, files=taken).warnings(source.where),
@@ -181,29 +181,41 @@ def read_observations(
 
 
 def gather(
-    parts: Mapping[int, TileRows],
+    parts: Mapping[str, Mapping[int, TileRows]],
     region: Region,
     *,
     target: str,
     service: str,
     file_of: Callable[[int], str],
 ) -> Ingested:
-    """Return the observations of a region from the rows of each quarter, without their files.
+    """Return the observations of a region from the rows of each provider and quarter.
 
-    `file_of` returns the name of the file of a quarter. Raises RequestError if the target ``tests``
-    would give too many rows.
+    The provider of rows that are not apart by provider is ``""``. `file_of` returns the name of the
+    file of a quarter. Raises RequestError if the target ``tests`` would give too many rows.
     """
-    left_out = tuple(
-        LeftOut(file_of(quarter), quarter, int(rows.left_out.sum()), rows.implausible)
-        for quarter, rows in parts.items()
-        if rows.left_out.any()
-    )
-    source_rows = _observations(parts, region, target, service)
+    tables = {
+        provider: pd.concat([rows.table.assign(quarter=q) for q, rows in quarters.items()])
+        for provider, quarters in parts.items()
+    }
     if find_target(target).counted:
-        source_rows = complete_counts(source_rows, region)
-    kept = _kept(source_rows, parts)
+        tables = {name: complete_counts(table, region) for name, table in tables.items()}
+    # The order of rows, and so the fit, does not depend on the names of providers.
+    names = sorted(tables, key=lambda name: -int((~tables[name]["left_out"]).sum()))
+    table = pd.concat([tables[name].assign(provider=name) for name in names], ignore_index=True)
+    if "" in tables:
+        table = table.drop(columns="provider")
+    else:
+        table = table.sort_values(["quarter", "quadkey"], kind="stable", ignore_index=True)
+    left_out = tuple(
+        LeftOut(file_of(quarter), quarter, int(rows.table["left_out"].sum()), rows.implausible)
+        for name in names
+        for quarter, rows in parts[name].items()
+        if rows.implausible
+    )
+    source_rows = Observations.of_table(table, region, target, service)
+    kept = ~table["left_out"].to_numpy()
     return Ingested(
-        source_rows if kept.all() else source_rows.taken(kept),
+        source_rows.taken(kept),
         source_rows,
         kept,
         left_out,
@@ -239,7 +251,7 @@ def _read_quarter(
 
 
 def _input_file(name: str, held: LocalFile, rows: TileRows) -> InputFile:
-    note, used = held.note, int((~rows.left_out).sum())
+    note, used = held.note, int((~rows.table["left_out"]).sum())
     found = InputFile(name, rows.file_sha256, rows.in_file, used, rows.sha256)
     if note is None:
         return found
@@ -273,42 +285,8 @@ def _medians(
     """Return the median of a column of the target and the median of tests, for each file."""
     return {
         tile_file(service, quarter): (
-            float(np.median(rows.values[place][~rows.left_out])) * column.divisor,
-            float(np.median(rows.tests[~rows.left_out])),
+            float(np.median(rows.table[place][~rows.table["left_out"]])) * column.divisor,
+            float(np.median(rows.table["tests"][~rows.table["left_out"]])),
         )
         for quarter, rows in parts.items()
     }
-
-
-def _kept(observations: Observations, parts: Mapping[int, TileRows]) -> NDArray[np.bool_]:
-    """Return a mask (n,) of the rows without impossible values; tiles without a test are kept."""
-    kept = np.ones(len(observations), np.bool_)
-    for quarter, rows in parts.items():
-        if rows.left_out.any():
-            gone = np.isin(observations.quadkey, rows.quadkey[rows.left_out])
-            kept &= ~(gone & (observations.quarter == quarter))
-    return kept
-
-
-def _observations(
-    parts: Mapping[int, TileRows], region: Region, target: str, service: str
-) -> Observations:
-    codes, values, tests, devices = (
-        np.concatenate([getattr(rows, name) for rows in parts.values()], axis=-1)
-        for name in ("quadkey", "values", "tests", "devices")
-    )
-    longitude, latitude = quadkeys.tile_centres(*quadkeys.codes_to_tiles(codes))
-    lengths = [len(rows.quadkey) for rows in parts.values()]
-    return Observations(
-        quadkey=codes,
-        quarter=np.repeat(np.array(list(parts), np.int64), lengths),
-        longitude=region.unwrap(longitude),
-        latitude=latitude,
-        y=find_target(target).modelled(values),
-        tests=tests,
-        devices=devices,
-        stratum=region.stratum(longitude, latitude),
-        target=target,
-        service=service,
-        strata=region.strata_names,
-    )

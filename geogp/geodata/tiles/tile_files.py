@@ -61,6 +61,13 @@ def groups_touching(groups: Sequence[RowGroup], ranges: Ranges) -> list[int]:
     return chosen
 
 
+def in_ranges(codes: NDArray[np.uint64], ranges: Ranges) -> NDArray[np.bool_]:
+    """Return whether each code lies in one of the ranges, which are sorted and disjoint."""
+    signed = codes.astype(np.int64)
+    place = np.searchsorted(ranges[:, 0], signed, side="right") - 1
+    return np.asarray((place >= 0) & (signed <= ranges[np.maximum(place, 0), 1]), np.bool_)
+
+
 def check_schema(schema: pa.Schema, names: Sequence[str]) -> None:
     """Raise DataError if one of the columns `names` is missing, repeated, or of a wrong type."""
     faults = []

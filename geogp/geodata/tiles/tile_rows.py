@@ -1,15 +1,17 @@
 """Reading and checking of a region's rows in one tile file."""
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from geogp.errors import DataError
 from geogp.geodata.places.region import Region
-from geogp.geodata.store.cache import overlap
 from geogp.geodata.store.sources import LocalFile
 from geogp.geodata.tiles import quadkeys, tile_files
 from geogp.geodata.tiles.parquet_files import open_parquet
@@ -19,27 +21,49 @@ from geogp.geodata.tiles.targets import TargetColumn
 
 @dataclass(frozen=True)
 class TileRows:
-    """A region's n rows of one quarter, ordered by quadkey, with the file's hash and row count.
+    """A region's rows of one quarter, ordered by quadkey, with the file's hash and row count.
 
-    The mask `left_out`, (n,), marks rows with an impossible value, and `implausible` has the first
-    of these values. `values`, (columns, n), have the target's unit. In left-out rows, `values` are
-    NaN, and `tests` and `devices` are 0.
+    `table` has the columns ``quadkey`` (codes), ``tests``, ``devices``, ``left_out``, which marks
+    rows with an impossible value, and the numbers 0, 1 and so on: the target's columns in the
+    target's unit. In left-out rows, these values are NaN, and tests and devices are 0.
+    `implausible` has the first impossible values.
     """
 
-    file_sha256: str
-    in_file: int
-    quadkey: NDArray[np.uint64]
-    values: NDArray[np.float64]
-    tests: NDArray[np.int64]
-    devices: NDArray[np.int64]
-    left_out: NDArray[np.bool_]
-    implausible: tuple[Implausible, ...] = ()
+    table: pd.DataFrame
+    implausible: tuple[Implausible, ...]
+    file_sha256: str = ""
+    in_file: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        codes: NDArray[np.uint64],
+        columns: Mapping[str, NDArray[Any]],
+        target: TargetColumn,
+        service: str,
+    ) -> "TileRows":
+        """Return rows from `columns` with values (n,) as stored in a file, for codes (n,).
+
+        Raises DataError as `beyond_limits` does.
+        """
+        left_out, implausible = beyond_limits(service, columns, codes)
+        values = {
+            place: np.where(left_out, np.nan, columns[name].astype(np.float64) / target.divisor)
+            for place, name in enumerate(target.columns)
+        }
+        counts = {
+            name: np.where(left_out, 0, columns[name]).astype(np.int64)
+            for name in ("tests", "devices")
+        }
+        table = {"quadkey": codes, **values, **counts, "left_out": left_out}
+        return cls(pd.DataFrame(table), implausible)
 
     @property
     def sha256(self) -> str:
         """Hash of the region's rows, independent of other rows of the file."""
         digest = hashlib.sha256()
-        for column in (self.quadkey, *self.values, self.tests, self.devices):
+        for name in self.table.columns.drop("left_out"):
+            column = self.table[name].to_numpy()
             digest.update(column.astype(column.dtype.newbyteorder("<")).tobytes())
         return digest.hexdigest()
 
@@ -82,18 +106,8 @@ def _read_rows(held: LocalFile, region: Region, column: TargetColumn, service: s
         )
     tile_files.refuse(faults)
     columns = {name: table[name].to_numpy() for name in _names(column)}
-    left_out, implausible = beyond_limits(service, columns, codes)
-    values = np.stack([columns[name] for name in column.columns]).astype(np.float64)
-    return TileRows(
-        digest,
-        in_file,
-        codes,
-        np.where(left_out, np.nan, values / column.divisor),
-        np.where(left_out, 0, columns["tests"]).astype(np.int64),
-        np.where(left_out, 0, columns["devices"]).astype(np.int64),
-        left_out,
-        implausible,
-    )
+    rows = TileRows.of(codes, columns, column, service)
+    return replace(rows, file_sha256=digest, in_file=in_file)
 
 
 def _read_table(
@@ -119,7 +133,7 @@ def _read_table(
             except DataError:
                 _refuse_groups(opened.read(groups, names), column)
                 raise
-            kept = np.flatnonzero(overlap(found, region.code_ranges))
+            kept = np.flatnonzero(tile_files.in_ranges(found, region.code_ranges))
             tables.append(table.take(kept))
             codes.append(found[kept])
         return pa.concat_tables(tables), np.concatenate(codes), opened.rows, opened.sha256

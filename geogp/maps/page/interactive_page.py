@@ -1,7 +1,15 @@
-"""The interactive page: an HTML file that draws packed arrays of a grid, one pixel per tile."""
+"""The interactive page: an HTML file that draws packed arrays of a grid, one pixel per tile.
+
+The page is rendered from three blocks: the data of the map, the script with its outlines, and the
+answers of later commands. To show other answers, `with_answers` reads the first two blocks back
+from the page, and renders the page again. A page that another version of geogp wrote may need other
+scripts, so it stays as it is: its policy has the hashes of its own scripts.
+"""
 
 import json
+import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -9,6 +17,7 @@ import folium
 import numpy as np
 import shapely
 from jinja2 import Environment, StrictUndefined, Template
+from markupsafe import escape
 from shapely.geometry.base import BaseGeometry
 
 from geogp.geodata.places.layers import PolygonLayer
@@ -41,6 +50,22 @@ _FINEST = 1e-4  # degrees, the same as the rounding
 
 Line = list[list[float]]
 
+_DATA, _OUTLINES = "geogp-data", "geogp-outlines"
+"""The ids of the blocks of a page that are read back."""
+
+
+@dataclass(frozen=True)
+class PageAnswers:
+    """What the page shows of later answers.
+
+    `links` are the marks and titles of the answers in the report, `notes` are sentences, and
+    `layers` are layers as those of the map.
+    """
+
+    links: Sequence[tuple[str, str]] = ()
+    notes: Sequence[str] = ()
+    layers: Sequence[dict[str, Any]] = ()
+
 
 def map_page(
     data: dict[str, Any],
@@ -62,25 +87,49 @@ def map_page(
     shows streets and names below the data; without it, the page makes no network requests.
     """
     layers = _outlines(region, counties)
-    drawn, variables = _map_script(Frame(**data["frame"]), layers, base_map=base_map)
+    outlines, variables = _map_script(Frame(**data["frame"]), layers, base_map=base_map)
     words = {}
     if region.strata is not None and "urban" in variables:
         words["urban"] = region.strata.words[:1].upper() + region.strata.words[1:]
+    about = {"attribution": attribution, "notes": list(notes), "base_map": base_map}
+    content = data | {"variables": variables, "words": words} | about
+    return _rendered(content, json_text(content), outlines, PageAnswers())[0]
+
+
+def with_answers(page: str, answers: PageAnswers) -> str | None:
+    """Return a page of `map_page` with other answers; None for a page of another version."""
+    blocks = [
+        re.search(f'<script[^>]* id="{name}">(.*?)</script>', page, re.DOTALL)
+        for name in (_DATA, _OUTLINES)
+    ]
+    data, outlines = (block[1] if block else "" for block in blocks)
+    if not (data and outlines):
+        return None
+    rendered, policy = _rendered(json.loads(data), data, outlines, answers)
+    return rendered if str(escape(policy)) in page else None
+
+
+def _rendered(
+    content: dict[str, Any], data: str, outlines: str, answers: PageAnswers
+) -> tuple[str, str]:
+    """Return a page and its policy, from the content of the page, also as JSON `data`."""
     leaflet, own = page_scripts()
-    styles, scripts = page_styles(), (leaflet, drawn, own)
     # The browser may run these scripts, so they contain no text from data.
-    return _template().render(
-        policy=page_policy(styles, scripts, TILE_HOSTS if base_map else ()),
-        title=data["title"],
+    styles, scripts = page_styles(), (leaflet, outlines, own)
+    policy = page_policy(styles, scripts, TILE_HOSTS if content["base_map"] else ())
+    page = _template().render(
+        content,
+        policy=policy,
         styles=styles,
-        scripts=scripts,
-        variables=variables,
-        data=json_text(data | {"variables": variables, "words": words, "attribution": attribution}),
-        notes=notes,
-        base_map=base_map,
-        towns=any(place["kind"].startswith(TOWN) for place in data["places"]),
-        attribution=attribution,
+        leaflet=leaflet,
+        outlines=outlines,
+        own=own,
+        data=data,
+        towns=any(place["kind"].startswith(TOWN) for place in content["places"]),
+        answers=answers,
+        layers=json_text(list(answers.layers)),
     )
+    return page, policy
 
 
 @cache

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from geogp.errors import DataError, RequestError
-from geogp.models.catalogue.build import CATALOGUE, CLASS_CATALOGUE, build, find_spec
+from geogp.models.catalogue.build import build, find_spec
+from geogp.models.catalogue.rows import CATALOGUE, CLASS_CATALOGUE
 from geogp.models.fitting.parallel import under
 from geogp.models.numerics.precision import precision
 from geogp.models.numerics.tensor_files import read_tensors, write_tensors

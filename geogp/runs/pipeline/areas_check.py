@@ -9,42 +9,47 @@ from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.splits.split_names import BLOCKS
 from geogp.evaluation.splits.split_rows import SplitRows, split_groups
 from geogp.models.joint.area_means import LEAST_ROWS, AreaMeans, blocks_in_quarters
+from geogp.records.map_settings import MapSettings
 from geogp.records.run_record import AreasCheck
-from geogp.runs.pipeline.job import Job
+from geogp.runs.pipeline.read import Inputs
 
 MOST_IN_AREA, MOST_ROWS = 25, 3000
 """Largest numbers of rows in an area and in all areas of a fold, to save time."""
 
 
 def area_means(
-    job: Job, model: SpatialGP, rows: SplitRows, test: NDArray[np.bool_]
+    settings: MapSettings,
+    inputs: Inputs,
+    estimator: SpatialGP,
+    source_rows: SplitRows,
+    test: NDArray[np.bool_],
 ) -> AreaMeans | str:
     """Compare means of test rows in areas with the joint distribution, for one fold.
 
-    `rows` are the columns of all input rows, and `test` (n,) marks the test rows among the rows
-    used. Returns the reason in words for models without stored rows, whose joint distribution lacks
-    the process of single tiles, for repaired predictions, for models of the place alone, and for
-    regions that are too small for blocks.
+    `source_rows` are the columns of all input rows, and `test` (n,) marks the test rows among the
+    rows used. Returns the reason in words for models without stored rows, whose joint
+    distribution lacks the process of single tiles, for repaired predictions, for models of the
+    place alone, and for regions that are too small for blocks.
     """
-    if not model.network_.holds_rows:
-        return f"the joint distribution of {job.about.name} has no process of single tiles."
-    if job.request.calibrated:
+    if not estimator.network_.holds_rows:
+        return f"the joint distribution of {settings.model} has no process of single tiles."
+    if settings.calibrated:
         return "the joint distribution is not repaired, but the predictions are (--conformal)."
-    if job.scale.times is None:
+    if estimator.scale_.times is None:
         return "the model has only the place as an input, and blocks are checked by quarter."
     try:
-        blocks = split_groups(BLOCKS.name, rows)
+        blocks = split_groups(BLOCKS.name, source_rows)
     except RequestError as error:
         return str(error)
     assert blocks is not None, "a split by blocks has groups"
-    seen, random = job.observations, np.random.default_rng(job.request.seed)
+    seen, random = inputs.observations, np.random.default_rng(settings.seed)
     chosen = random.permutation(np.flatnonzero(test))
-    area = blocks_in_quarters(blocks[job.ingested.kept][chosen], seen.quarter[chosen])
+    area = blocks_in_quarters(blocks[inputs.ingested.kept][chosen], seen.quarter[chosen])
     few = pd.Series(area).groupby(area).cumcount().to_numpy() < MOST_IN_AREA
     # Areas have numbers in the order of the rows, which is random.
     few &= area < np.searchsorted(np.cumsum(np.bincount(area[few])), MOST_ROWS, "right")
     chosen, area = chosen[few], area[few]
-    level = model.joint(job.table.iloc[chosen])
+    level = estimator.joint(inputs.table.iloc[chosen])
     counts = (each[chosen].astype(np.float64) for each in (seen.tests, seen.devices))
     measured = level.measured(*counts)
     return AreaMeans.of(measured, seen.y[chosen], area)

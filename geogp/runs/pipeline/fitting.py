@@ -1,6 +1,7 @@
-"""Fits the models of a run, and chooses the rank and the weights of the objective."""
+"""Single fits of a run, the rank, and the weights of the objective."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from geogp.errors import DataError
+from geogp.estimators.fit_rows import data_of
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.files import read_json, write_text
 from geogp.models.catalogue.budget import rank_for
@@ -21,7 +23,9 @@ from geogp.records.checked_types import checked
 from geogp.records.record_reading import run_text
 from geogp.records.run_record import FittedRank, TrialRecord, TunedWeights, WeightsRecord
 from geogp.runs.machine import cores_here
-from geogp.runs.pipeline.job import Job
+from geogp.runs.pipeline.read import Inputs
+from geogp.runs.pipeline.run_model import RunModel
+from geogp.runs.progress import RunListener
 from geogp.runs.run_folder import FRESH, damaged
 
 Rows = NDArray[np.bool_]
@@ -31,44 +35,64 @@ WEIGHTS_FILE = "weights.json"
 RANK_FILE = "rank.json"
 
 
+@dataclass(frozen=True)
+class RunFitter:
+    """Fits the models of a run; `folder` keeps the checkpoints of unfinished fits."""
+
+    model: RunModel
+    inputs: Inputs
+    folder: Path
+    listener: RunListener
+
+    def data(self, rows: Rows) -> Data:
+        """Return the observations that the mask `rows` selects, as `Data`."""
+        columns = self.model.estimator(self.model.preset.weights).columns()
+        points = columns.read(self.inputs.table[rows])
+        return data_of(self.model.scale, points, self.inputs.observations.y[rows])
+
+
 def fit_model(
-    job: Job, name: str, parts: tuple[Rows, Rows], weights: Weights, groups: Groups | None = None
+    fitter: RunFitter,
+    name: str,
+    parts: tuple[Rows, Rows],
+    weights: Weights,
+    groups: Groups | None = None,
 ) -> SpatialGP:
-    """Return the fitted model of a job; continue from the checkpoint `name`, if there is one.
+    """Return a fitted model of a run; continue from the checkpoint `name`, if there is one.
 
     `parts` are masks of the training and the validation rows. `groups`, (n,), is the group of each
     row; a split leaves out all rows of a group together.
     """
-    job.clock.begin("fit")
-    job.listener.stage(f"fitting {job.request.model} ({name})")
+    model, inputs, listener = fitter.model, fitter.inputs, fitter.listener
+    listener.begin("fit", f"fitting {model.name.name} ({name})")
 
     def progress(state: FitState, epochs: int) -> None:
         note = f"validation log score {state.validation_nll[-1]:.4f}"
-        job.listener.progress(f"fit ({name})", state.epoch, epochs, note)
+        listener.progress(f"fit ({name})", state.epoch, epochs, note)
 
     def warn(text: str) -> None:
-        if text not in job.warnings:
-            job.warn(text)
+        if text not in listener.warnings:
+            listener.warn(text)
 
     train, validation = parts
     rows = train | validation
-    model = job.estimator(weights, validation=validation[rows])
-    model.fit_watched(
-        job.table[rows],
-        job.observations.y[rows],
-        scale=job.scale,
+    estimator = model.estimator(weights, validation=validation[rows])
+    estimator.fit_watched(
+        inputs.table[rows],
+        inputs.observations.y[rows],
+        scale=model.scale,
         groups=None if groups is None else groups[rows],
-        checkpoint=job.folder.unfinished / f"{name}.safetensors",
+        checkpoint=fitter.folder / f"{name}.safetensors",
         progress=progress,
         warn=warn,
-        stage=job.listener.stage,
+        stage=listener.stage,
         name=name,
     )
-    job.seconds["fit"] += model.history_.seconds
-    return model
+    listener.seconds["fit"] += estimator.history_.seconds
+    return estimator
 
 
-def threads_for(job: Job, began: int | None) -> int:
+def threads_for(began: int | None, listener: RunListener) -> int:
     """Return the number of threads at the start of the run; other numbers change the last digits.
 
     If there are too few cores, warn, and return the current number of threads.
@@ -77,11 +101,11 @@ def threads_for(job: Job, began: int | None) -> int:
     if began is None or began == now:
         return now
     if began <= cores_here():
-        job.listener.stage(
+        listener.stage(
             f"continuing with {began} threads, as at the start of the run, instead of {now}"
         )
         return began
-    job.warn(
+    listener.warn(
         f"the run started with {began} threads and continues with {now}, because this process may "
         f"use {cores_here()} cores: the last digits of the results may differ from those of an "
         "uninterrupted run."
@@ -89,63 +113,65 @@ def threads_for(job: Job, began: int | None) -> int:
     return now
 
 
-def take_rank(job: Job, train: Rows, validation: Rows) -> FittedRank:
+def take_rank(fitter: RunFitter, parts: tuple[Rows, Rows], fits: int) -> FittedRank:
     """Choose the rank of the model by the time budget, or else by the preset; return the choice.
 
-    The budget is for all fits of the run together. A rank chosen before an interruption is kept.
-    Raises RequestError if the budget is too short, and DataError if the stored choice is damaged.
+    `parts` are masks of the training and the validation rows of the first fit. The budget is for
+    all `fits` together. A rank chosen before an interruption is kept. Raises RequestError if the
+    budget is too short, and DataError if the stored choice is damaged.
     """
-    budget = job.request.budget
+    model, budget = fitter.model, fitter.model.settings.budget
     if budget is None:
-        return FittedRank(r=job.preset.r, chosen_by="preset")
-    path = job.folder.unfinished / RANK_FILE
+        return FittedRank(r=model.preset.r, chosen_by="preset")
+    path = fitter.folder / RANK_FILE
     if not path.exists():
-        job.listener.stage("choosing the rank for the time budget")
-        rows = job.data(train)
-        fits = len(job.request.splits) * job.request.folds + job.refits
-        fits *= 1 + FOLDS if are_few(job.data(train | validation)) else 1
-        plan = job.estimator(job.preset.weights).plan(job.scale, len(rows.y))
+        fitter.listener.stage("choosing the rank for the time budget")
+        train, validation = parts
+        rows = fitter.data(train)
+        fits *= 1 + FOLDS if are_few(fitter.data(train | validation)) else 1
+        plan = model.estimator(model.preset.weights).plan(model.scale, len(rows.y))
 
         def make(r: int) -> Process:
             return replace(plan, sizes=replace(plan.sizes, r=r)).build(rows)
 
         choice = rank_for(budget / fits, make, rows, plan.preset.settings)
         chosen = FittedRank(r=choice.r, chosen_by="budget", expected_seconds=choice.seconds)
-        job.listener.stage(f"rank {choice.r}, which takes about {choice.seconds * fits:.0f} s")
+        fitter.listener.stage(f"rank {choice.r}, which takes about {choice.seconds * fits:.0f} s")
         write_text(path, run_text(chosen))
     with damaged(path, FRESH):
-        found = checked(read_json(path), FittedRank, "it")
-    job.preset = replace(job.preset, r=found.r)
-    return found
+        return checked(read_json(path), FittedRank, "it")
 
 
-def weights_of(job: Job, train: Rows, validation: Rows) -> tuple[Weights, WeightsRecord]:
+def weights_of(fitter: RunFitter, parts: tuple[Rows, Rows]) -> tuple[Weights, WeightsRecord]:
     """Return the weights alpha and beta of the objective, and a record of how they were chosen.
 
-    A finished search for the weights is not repeated after an interruption. Raises NumericalError
-    if every fit of the search diverged, and DataError if stored weights are damaged.
+    `parts` are masks of the training and the validation rows of the search. A finished search is
+    not repeated after an interruption. Raises NumericalError if every fit of the search diverged,
+    and DataError if stored weights are damaged.
     """
-    preset, uses = job.preset.weights, job.about.uses
+    model = fitter.model
+    preset, uses, tune = model.preset.weights, model.name.uses, model.settings.tune_weights
     if not uses:
-        if job.request.tune_weights:
-            job.warn(
-                f"--tune-weights has no effect: the objective of {job.request.model} has no "
+        if tune:
+            fitter.listener.warn(
+                f"--tune-weights has no effect: the objective of {model.name.name} has no "
                 "weights to choose."
             )
         return preset, WeightsRecord(chosen_by="none")
-    if not job.request.tune_weights:
+    if not tune:
         return preset, WeightsRecord(chosen_by="preset", **_used(preset, uses))
-    path = job.folder.unfinished / WEIGHTS_FILE
+    path = fitter.folder / WEIGHTS_FILE
     if not path.exists():
-        write_text(path, run_text(_search(job, job.data(train), job.data(validation))))
+        train, validation = (fitter.data(rows) for rows in parts)
+        write_text(path, run_text(_search(fitter, train, validation)))
     with damaged(path, FRESH):
-        found = checked(read_json(path), TunedWeights, "it")
-        chosen = {name: getattr(found, name) for name in uses}
+        record = checked(read_json(path), TunedWeights, "it")
+        chosen = {name: getattr(record, name) for name in uses}
         lacking = [name for name in uses if chosen[name] is None]
         if lacking:
             raise DataError(f"it lacks {', '.join(lacking)}.")
-    job.seconds["fit"] += found.seconds
-    return replace(preset, **chosen), found
+    fitter.listener.seconds["fit"] += record.seconds
+    return replace(preset, **chosen), record
 
 
 def _used(weights: Weights, uses: tuple[str, ...]) -> dict[str, Any]:
@@ -153,27 +179,27 @@ def _used(weights: Weights, uses: tuple[str, ...]) -> dict[str, Any]:
     return {name: getattr(weights, name) for name in uses}
 
 
-def _search(job: Job, train: Data, validation: Data) -> TunedWeights:
-    job.clock.begin("search")
-    job.listener.stage(f"choosing alpha and beta of {job.request.model}")
+def _search(fitter: RunFitter, train: Data, validation: Data) -> TunedWeights:
+    model = fitter.model
+    fitter.listener.begin("search", f"choosing alpha and beta of {model.name.name}")
     done: list[Trial] = []
 
     def progress(state: FitState, epochs: int) -> None:
         note = f"search {len(done) + 1}, validation log score {state.validation_nll[-1]:.4f}"
-        job.listener.progress(f"weights {len(done) + 1}", state.epoch, epochs, note)
+        fitter.listener.progress(f"weights {len(done) + 1}", state.epoch, epochs, note)
 
-    asked = job.estimator(job.preset.weights, epochs=min(TUNING_EPOCHS, job.epochs))
-    plan = asked.plan(job.scale, len(train.y))
+    epochs = min(TUNING_EPOCHS, model.epochs)
+    plan = model.estimator(model.preset.weights, epochs=epochs).plan(model.scale, len(train.y))
     trials = choose_weights(
         lambda: plan.build(train),
         train,
         validation,
         plan.preset.settings,
-        folder=job.folder.unfinished / "weights",
+        folder=fitter.folder / "weights",
         progress=progress,
         tell=done.append,
     )
-    uses = job.about.uses
+    uses = model.name.uses
     records = [
         TrialRecord(validation_nll=trial.nll, **_used(trial.weights, uses))
         for trial in trials

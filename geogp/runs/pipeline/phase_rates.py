@@ -14,7 +14,10 @@ from geogp.errors import GeogpError
 from geogp.files import read_json, write_text
 from geogp.geodata.store.cache import cache_folder
 from geogp.records.map_settings import MAX_TILES
-from geogp.runs.pipeline.job import Job
+from geogp.runs.pipeline.plan import Plan
+from geogp.runs.pipeline.read import Inputs
+from geogp.runs.pipeline.run_model import RunModel
+from geogp.runs.progress import PhaseClock
 
 SIMILAR = 3.0
 """A time is known only if the remembered work is less or more by this factor at most."""
@@ -28,46 +31,50 @@ def rates_file() -> Path:
     return cache_folder() / "rates.json"
 
 
-def expect(job: Job, *, fits: bool) -> None:
-    """Tell the clock of a job how many parts the phases have, and how long they should take.
+def expect(clock: PhaseClock, inputs: Inputs, plan: Plan, *, fits: bool) -> None:
+    """Tell a clock how many parts the phases of a run have, and how long they should take.
 
     With `fits` false, the map is drawn from stored models.
     """
-    checks = len(job.request.splits) * job.request.folds
+    settings = plan.model.settings
+    checks = len(settings.splits) * settings.folds
     number = {"fit": 0, "check": 0}
     if fits:  # models with tiles have no check of the variance
-        number = {"fit": checks + job.refits, "check": checks + (not job.about.has_tiles)}
-    job.clock.parts, job.clock.work = job.clock.parts | number, _work(job)
-    for phase, (seconds, work) in _stored().get(_key(job), {}).items():
-        more = job.clock.work.get(phase, 0.0) / work
+        others = not plan.model.name.has_tiles
+        number = {"fit": checks + plan.refits, "check": checks + others}
+    clock.parts, clock.work = clock.parts | number, _work(inputs, plan.model)
+    for phase, (seconds, work) in _stored().get(_key(plan.model), {}).items():
+        more = clock.work.get(phase, 0.0) / work
         if 1 / SIMILAR <= more <= SIMILAR:
-            job.clock.expected[phase] = seconds * more
+            clock.expected[phase] = seconds * more
 
 
-def remember(job: Job) -> None:
+def remember(clock: PhaseClock, model: RunModel) -> None:
     """Store the times of a finished map."""
-    spent = job.clock.spent
-    found = {
+    spent = clock.spent
+    times = {
         phase: (sum(spent[phase]) / len(spent[phase]), work)
-        for phase, work in job.clock.work.items()
+        for phase, work in clock.work.items()
         if phase in spent
     }
-    stored = _stored()
-    stored[_key(job)] = stored.get(_key(job), {}) | found
+    stored, key = _stored(), _key(model)
+    stored[key] = stored.get(key, {}) | times
     with suppress(GeogpError):  # a full or read-only cache must not spoil a finished map
         write_text(rates_file(), json.dumps(stored, indent=1) + "\n")
 
 
-def _key(job: Job) -> str:
-    return f"{job.request.model} {job.request.preset} {job.device}"
+def _key(model: RunModel) -> str:
+    return f"{model.settings.model} {model.settings.preset} {model.device}"
 
 
-def _work(job: Job) -> dict[str, float]:
+def _work(inputs: Inputs, model: RunModel) -> dict[str, float]:
     """Return the units of work in one part of each phase: rows and epochs, or tiles."""
-    rows, zoom = len(job.observations), job.region.zoom_within(job.request.zoom, MAX_TILES)
-    tiles = job.region.about_tiles(zoom, MAX_TILES)
-    others = min(job.preset.other_predictions, tiles * (len(job.observations.quarters) - 1))
-    return {"fit": rows * job.epochs, "check": rows, "predict": tiles + others, "write": tiles}
+    rows, region = len(inputs.observations), inputs.region
+    zoom = region.zoom_within(model.settings.zoom, MAX_TILES)
+    tiles = region.about_tiles(zoom, MAX_TILES)
+    quarters = len(inputs.observations.quarters)
+    others = min(model.preset.other_predictions, tiles * (quarters - 1))
+    return {"fit": rows * model.epochs, "check": rows, "predict": tiles + others, "write": tiles}
 
 
 def _stored() -> Times:

@@ -16,6 +16,7 @@ from geogp.evaluation.conformal.conformal_repair import (
     fit_repair,
     scatter,
 )
+from geogp.evaluation.conformal.repair_methods import METHODS
 from geogp.geodata.tiles.observations import Observations
 from geogp.records.repair_records import (
     CalibrationRecord,
@@ -25,7 +26,7 @@ from geogp.records.repair_records import (
     RepairedSplit,
 )
 from geogp.reports.rendering import say, say_all
-from geogp.runs.pipeline.job import Job
+from geogp.runs.pipeline.read import Inputs
 
 Rows = NDArray[np.bool_]
 
@@ -38,17 +39,16 @@ def places_of(seen: Observations, rows: Rows) -> RepairPlaces:
     )
 
 
-def repair_of(job: Job, model: SpatialGP, rows: Rows) -> Repair:
+def repair_of(method: str, inputs: Inputs, estimator: SpatialGP, rows: Rows) -> Repair:
     """Return the conformal repair of a fitted model; `rows`, (n,), marks the calibration rows.
 
-    Without ``--conformal`` the repair changes nothing.
+    The method ``none`` changes nothing.
     """
-    if not job.request.calibrated:
+    if method == METHODS[0]:
         return NO_REPAIR
-    seen = job.observations
-    places = places_of(seen, rows)
-    prediction = model.predict_distribution(job.table[rows])
-    return fit_repair(job.request.conformal, prediction, seen.y[rows], places)
+    places = places_of(inputs.observations, rows)
+    prediction = estimator.predict_distribution(inputs.table[rows])
+    return fit_repair(method, prediction, inputs.observations.y[rows], places)
 
 
 def check_repair(

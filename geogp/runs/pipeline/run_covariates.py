@@ -120,14 +120,12 @@ class RunCovariate:
 class PlaceTables:
     """The covariates of a run; makes tables of places and quarters for the run's estimator.
 
-    `files` are the files that were read, and `warnings` concern these files. `provider` is the
-    provider of the places in tables; None if the run is not by provider.
+    `files` are the files that were read, and `warnings` concern these files.
     """
 
     covariates: list[RunCovariate] = field(default_factory=list)
     files: list[InputFile] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    provider: str | None = None
 
     @property
     def names(self) -> list[str]:
@@ -139,11 +137,11 @@ class PlaceTables:
         longitude: Floats,
         latitude: Floats,
         quarter: NDArray[np.int64],
-        **counts: int | None,
+        **columns: Any,
     ) -> pd.DataFrame:
         """Return a table of places and quarters, with covariates and the area of each place's tile.
 
-        Each keyword of `counts`, such as ``tests=3``, adds a column with one number for all rows.
+        Each keyword of `columns` that is not None, such as ``tests=3``, adds a column.
         """
         table = pd.DataFrame(
             {
@@ -151,19 +149,17 @@ class PlaceTables:
                 "latitude": latitude,
                 "quarter": quarter_periods(quarter),
                 "area_km2": tile_areas_km2(latitude),
-                **{name: count for name, count in counts.items() if count is not None},
+                **{name: value for name, value in columns.items() if value is not None},
             }
         )
-        if self.provider is not None:
-            table["provider"] = self.provider
         for one in self.covariates:
             table = table.assign(**one.columns(longitude, latitude, quarter))
         return table
 
-    def of_tiles(self, tiles: Tiles, quarter: int, **counts: int | None) -> pd.DataFrame:
+    def of_tiles(self, tiles: Tiles, quarter: int, **columns: Any) -> pd.DataFrame:
         """Return the table of the method `at` for the centres of tiles in one quarter."""
         longitude, latitude = tiles.centres
-        return self.at(longitude, latitude, np.full(len(tiles), quarter), **counts)
+        return self.at(longitude, latitude, np.full(len(tiles), quarter), **columns)
 
 
 def read_run_covariates(

@@ -29,6 +29,7 @@ from geogp.geodata.places.stratum_column import stratum_column
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.targets import TARGETS
 from geogp.records.run_record import RunRecord, Strata
+from geogp.reports.beside import Beside
 from geogp.reports.class_report import class_report_texts
 from geogp.reports.run_report import report_texts
 
@@ -73,7 +74,9 @@ class TargetKind(ABC):
         """Return the scores of all folds; `tables` are their rows of test_predictions.parquet."""
 
     @abstractmethod
-    def report(self, run: RunRecord, rows: pd.DataFrame, *, latex: bool = False) -> dict[str, str]:
+    def report(
+        self, run: RunRecord, rows: pd.DataFrame, beside: Beside, *, latex: bool = False
+    ) -> dict[str, str]:
         """Return the files of the report by name; with `latex`, also report.tex."""
 
 
@@ -114,9 +117,11 @@ class NumberTarget(TargetKind):
         )
         return HeldOutScores(metrics, baseline)
 
-    def report(self, run: RunRecord, rows: pd.DataFrame, *, latex: bool = False) -> dict[str, str]:
+    def report(
+        self, run: RunRecord, rows: pd.DataFrame, beside: Beside, *, latex: bool = False
+    ) -> dict[str, str]:
         """Return the report on the coverage of the intervals."""
-        return report_texts(run, rows, latex=latex)
+        return report_texts(run, rows, beside, latex=latex)
 
 
 class ClassTarget(TargetKind):
@@ -158,9 +163,11 @@ class ClassTarget(TargetKind):
             return folds[0]
         return HeldOutScores(*_class_scores(seen, pd.concat(tables, ignore_index=True)))
 
-    def report(self, run: RunRecord, rows: pd.DataFrame, *, latex: bool = False) -> dict[str, str]:
+    def report(
+        self, run: RunRecord, rows: pd.DataFrame, beside: Beside, *, latex: bool = False
+    ) -> dict[str, str]:
         """Return the report on the probabilities of the classes."""
-        return class_report_texts(run, rows, latex=latex)
+        return class_report_texts(run, rows, beside, latex=latex)
 
 
 def _class_scores(seen: Observations, table: pd.DataFrame) -> tuple[Any, Any, Any]:

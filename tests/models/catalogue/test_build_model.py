@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from geogp.errors import DataError, RequestError
-from geogp.models.catalogue.build import CATALOGUE, build, find_spec
+from geogp.models.catalogue.build import build, find_spec
+from geogp.models.catalogue.rows import CATALOGUE
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.fitting.loop import fit
 from geogp.models.fitting.steps import PerBatch, WholeData

@@ -13,7 +13,7 @@ from field_worlds import field_of
 
 import geogp.models
 from geogp.errors import DataError, OutputError
-from geogp.models.catalogue.build import CATALOGUE
+from geogp.models.catalogue.rows import CATALOGUE
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.models.process.data import Data

@@ -11,7 +11,8 @@ import torch
 
 from geogp.errors import RequestError
 from geogp.models.catalogue import shared_fits
-from geogp.models.catalogue.build import CATALOGUE, build
+from geogp.models.catalogue.build import build
+from geogp.models.catalogue.rows import CATALOGUE
 from geogp.models.catalogue.storage import load_model
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting import parallel

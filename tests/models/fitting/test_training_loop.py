@@ -14,7 +14,8 @@ import torch
 
 from geogp.errors import DataError, NumericalError, RequestError
 from geogp.models.catalogue import build as build_model
-from geogp.models.catalogue.build import CATALOGUE, build
+from geogp.models.catalogue.build import build
+from geogp.models.catalogue.rows import CATALOGUE
 from geogp.models.catalogue.storage import save_model
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting import loop as training

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from geogp.errors import NumericalError, RequestError
-from geogp.models.catalogue.build import CATALOGUE
+from geogp.models.catalogue.rows import CATALOGUE
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting import tuning
 from geogp.models.fitting.loop import FitState, fit

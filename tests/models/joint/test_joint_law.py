@@ -10,7 +10,8 @@ from scipy import stats
 from scipy.special import expit
 
 from geogp.errors import DataError, NumericalError, RequestError
-from geogp.models.catalogue.build import CATALOGUE, build
+from geogp.models.catalogue.build import build
+from geogp.models.catalogue.rows import CATALOGUE
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
 from geogp.models.joint.law import (

@@ -8,6 +8,7 @@ import torch
 from field_worlds import dense, grid, make_field, of_provider, with_drift
 from scipy import sparse
 
+from geogp.answers.areas import median_sds
 from geogp.errors import DataError, RequestError
 from geogp.models.catalogue.build import build
 from geogp.models.field import tile_sequence
@@ -20,7 +21,6 @@ from geogp.models.joint.level import JointLevel, joint_level
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
 from geogp.models.process.posteriors import VariationalPosterior
-from geogp.runs.questions.area_levels import median_sds
 
 
 def _points(field: FittedField, x: np.ndarray) -> np.ndarray:

@@ -19,7 +19,8 @@ from geogp.distributions.burr import (
 from geogp.distributions.shape_columns import shape_from
 from geogp.distributions.shapes import GAUSSIAN
 from geogp.errors import NumericalError, RequestError
-from geogp.models.catalogue.build import CATALOGUE, build
+from geogp.models.catalogue.build import build
+from geogp.models.catalogue.rows import CATALOGUE
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
 from geogp.models.fitting.steps import learn_closed_forms

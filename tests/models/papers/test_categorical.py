@@ -6,7 +6,8 @@ import torch
 from scipy import integrate, special, stats
 
 from geogp.errors import DataError, RequestError
-from geogp.models.catalogue.build import CLASS_CATALOGUE, build, find_spec
+from geogp.models.catalogue.build import build, find_spec
+from geogp.models.catalogue.rows import CLASS_CATALOGUE
 from geogp.models.catalogue.storage import load_model, load_models, save_model, save_models
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit

@@ -13,10 +13,10 @@ from geogp.models.catalogue.build import build
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
 from geogp.models.joint.law import joint_posterior
-from geogp.models.options import Weights
-from geogp.models.papers.counts.cox import OFFSET
+from geogp.models.numerics.products import squared_norms
+from geogp.models.options import OFFSET, Weights
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.basis_functions import Basis, Features, squared_norms
+from geogp.models.process.basis_functions import Basis, Features
 from geogp.models.process.data import Data
 from geogp.models.process.objectives import BatchTerms, negative_binomial_elbo, poisson_elbo
 

@@ -10,7 +10,8 @@ from scale_worlds import with_values
 from scipy import stats
 
 from geogp.errors import DataError, NumericalError, RequestError
-from geogp.models.catalogue.build import CATALOGUE, build
+from geogp.models.catalogue.build import build
+from geogp.models.catalogue.rows import CATALOGUE
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import FitState, fit

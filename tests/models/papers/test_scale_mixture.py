@@ -11,7 +11,8 @@ from scipy import stats
 from geogp.distributions.burr import Burr
 from geogp.distributions.heavy_shapes import StudentT
 from geogp.errors import RequestError
-from geogp.models.catalogue.build import CATALOGUE, build
+from geogp.models.catalogue.build import build
+from geogp.models.catalogue.rows import CATALOGUE
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
 from geogp.models.fitting.steps import learn_closed_forms

@@ -7,7 +7,8 @@ from scipy import integrate, stats
 
 from geogp.distributions.student_sum import NormalPlusStudent
 from geogp.errors import RequestError
-from geogp.models.catalogue.build import CATALOGUE, build, find_spec, with_noise
+from geogp.models.catalogue.build import build, find_spec, with_noise
+from geogp.models.catalogue.rows import CATALOGUE
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit

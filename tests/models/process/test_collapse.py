@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from geogp.models.catalogue.build import CATALOGUE, build
+from geogp.models.catalogue.build import build
+from geogp.models.catalogue.rows import CATALOGUE
 from geogp.models.joint.law import effective_rank
 from geogp.models.options import Weights
 from geogp.models.process.architecture import Architecture

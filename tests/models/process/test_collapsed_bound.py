@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from geogp.models.catalogue.build import CATALOGUE
+from geogp.models.catalogue.rows import CATALOGUE
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
 from geogp.models.fitting.steps import learn_closed_forms

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from geogp.errors import DataError, RequestError
-from geogp.models.catalogue.build import CATALOGUE, build
+from geogp.models.catalogue.build import build
+from geogp.models.catalogue.rows import CATALOGUE
 from geogp.models.fitting.loop import fit
 from geogp.models.papers.last_layers.regression import LastLayerPosterior
 from geogp.models.process import lowrank

@@ -10,9 +10,10 @@ import torch
 
 from geogp.errors import RequestError
 from geogp.models.numerics import devices
+from geogp.models.numerics.devices import available_bytes
 from geogp.models.process import memory
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.memory import available_bytes, check_memory, fit_bytes
+from geogp.models.process.memory import check_memory, fit_bytes
 
 pytestmark = pytest.mark.trial
 

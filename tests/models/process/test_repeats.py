@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from geogp.models.catalogue.build import CATALOGUE, build
+from geogp.models.catalogue.build import build
+from geogp.models.catalogue.rows import CATALOGUE
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
 from geogp.models.fitting.steps import ByInputs, PerBatch

@@ -1,0 +1,316 @@
+"""Levels of areas: counties, strata, hexagons, or polygons of the user."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import geopandas as gpd
+import numpy as np
+import pandas as pd
+import scipy
+from msgspec import Meta, Struct, field
+from numpy.typing import NDArray
+from scipy import special
+
+from geogp.answers.answer import (
+    AREA_COLUMNS,
+    Answer,
+    AnswerKind,
+    AreaLayer,
+    Clock,
+    Column,
+    band_of,
+    with_interval,
+    with_rows,
+)
+from geogp.answers.files import write_areas
+from geogp.answers.requests import AreasRequest
+from geogp.answers.tile_areas import TileAreas, tile_areas
+from geogp.answers.tile_weights import tile_weights
+from geogp.distributions.quantity import Quantity
+from geogp.files import write_bytes
+from geogp.maps.figures.choropleth import Panel, choropleth
+from geogp.maps.scales import SPEED_PALETTE, WIDTH_PALETTE, linear_scale, speed_scale
+from geogp.maps.target_quantities import quantity_of
+from geogp.maps.views import HOW_FAST, View
+from geogp.models.joint.level import JointLevel
+from geogp.records.checked_types import checked
+from geogp.records.record_types import AboveZero, Name, Quarter, QuestionText, Some
+from geogp.reports.words import sample_words
+from geogp.runs.reopen import Reopened, weights_tag
+
+Floats = NDArray[np.float64]
+
+REACH = float(special.ndtri(0.975))
+"""Number of standard deviations from the middle of a 95 % interval to its end."""
+
+_ENDS = (0.025, 0.5, 0.975)
+
+
+@dataclass(frozen=True)
+class AreaLevels:
+    """Levels of the areas that contain the centre of a tile; see `describe_levels`.
+
+    `kind` is the main quantity of the table, ``level_mean`` or ``tile_mean``. `described` has the
+    common JSON entries.
+    """
+
+    table: pd.DataFrame
+    areas: TileAreas
+    kind: str
+    described: dict[str, Any]
+
+    @property
+    def frame(self) -> gpd.GeoDataFrame:
+        """The table with the polygon of each area, the quarter, and the tests per tile."""
+        described = self.described
+        table = self.table.assign(
+            quarter=described["at"], tests_per_tile=described["tests_per_tile"]
+        )
+        return gpd.GeoDataFrame(table, geometry=list(self.areas.shapes), crs=4326)
+
+
+def area_levels(opened: Reopened, asked: AreasRequest) -> AreaLevels:
+    """Return the level of each area; raise the errors of `tile_areas` and `SpatialGP.joint`."""
+    tiles = opened.tiles
+    areas = tile_areas(opened, asked.by, asked.crs)
+    if opened.settings.calibrated:
+        opened.listener.warn(
+            "the conformal repair of this run applies to single measurements. Means over areas, "
+            "with and without noise, come from the model without the repair."
+        )
+    people = (
+        None if asked.weights is None else tile_weights(opened, asked.weights, asked.by, asked.crs)
+    )
+    level = opened.level(seed=asked.seed, columns=max(asked.draws, len(areas)))
+    quantity, tests = quantity_of(opened.settings.target), opened.question.tests
+    if asked.question == "level":
+        opened.listener.stage(f"{asked.draws} draws for medians, arithmetic means and ranks")
+        kind, measured = "level_mean", level
+        columns = describe_levels(level, areas, quantity, asked)
+    else:
+        kind, measured = "tile_mean", level.measured(float(tests or 1), opened.question.devices)
+        columns = describe_means(measured, areas, quantity)
+    if people is not None:
+        of = kind.replace("mean", "weighted")
+        columns |= {"weight": areas.totals(people)}
+        columns |= _means(measured, areas.shares(people), of, quantity)
+    described = {
+        "by": asked.by,
+        "weights": asked.weights,
+        "at": opened.question.at,
+        "zoom": tiles.zoom,
+        "tiles": len(tiles),
+        "tiles_elsewhere": len(tiles) - len(np.unique(np.concatenate(areas.tiles))),
+        "tests_per_tile": tests,
+        "devices_per_tile": opened.question.devices,
+        "draws": asked.draws,
+        "unit": quantity.unit,
+        "mean": "geometric: of log10, over tiles",
+        "function_sd": median_sds(level),
+        "warnings": opened.listener.warnings,
+    }
+    return AreaLevels(areas.table(opened).assign(**columns), areas, kind, described)
+
+
+def describe_levels(
+    level: JointLevel, areas: TileAreas, quantity: Quantity, asked: AreasRequest
+) -> dict[str, Any]:
+    """Return columns about the level of each area, (k,).
+
+    Each quantity has three columns, for the value and the ends of its 95 % interval; the column
+    names end in the unit. ``level_mean`` is the geometric mean over the tiles: ten to the power of
+    the mean of log10. ``level_median`` and ``level_arithmetic`` are the median and the arithmetic
+    mean over the tiles. The interval of ``level_mean`` comes from the exact variance of a sum
+    (`JointLevel`); other intervals are quantiles of draws. ``independent_sd_log10`` is the standard
+    deviation of ``level_mean``, in log10, for independent tiles. This standard deviation is too
+    small, because tiles are correlated.
+
+    If the areas do not overlap, ``rank`` is the rank of ``level_mean``, 1 for the highest value,
+    and ``rank_lower`` and ``rank_upper`` are the ends of the 95 % interval of the rank of each
+    single area.
+    """
+    weights, unit = areas.means(len(level)), quantity.suffix
+    columns: dict[str, Any] = _means(level, weights, "level_mean", quantity)
+    mean = columns["level_mean_log10"]
+    drawn = _drawn(level, areas, asked)
+    ranked = drawn.pop("rank")
+    if areas.are_apart:
+        low, _, high = np.quantile(ranked, _ENDS, axis=0, method="inverted_cdf")
+        ends = {"rank": _ranks(mean[None])[0], "rank_lower": low, "rank_upper": high}
+        columns |= {name: values.astype(np.int64) for name, values in ends.items()}
+    for name, values in drawn.items():
+        low, middle, high = np.quantile(values, _ENDS, axis=0)
+        columns |= {
+            f"{name}_{unit}": middle,
+            f"{name}_lower_{unit}": low,
+            f"{name}_upper_{unit}": high,
+        }
+    squares = np.asarray(weights.multiply(weights).T @ level.single_variances(), np.float64)
+    return columns | {"independent_sd_log10": np.sqrt(squares)}
+
+
+def describe_means(measured: JointLevel, areas: TileAreas, quantity: Quantity) -> dict[str, Floats]:
+    """Return columns about the mean of new measurements with noise, one for each tile, (k,).
+
+    The columns of ``tile_mean`` are like those of ``level_mean`` in `describe_levels`.
+    """
+    return _means(measured, areas.means(len(measured)), "tile_mean", quantity)
+
+
+def _means(level: JointLevel, weights: Any, name: str, quantity: Quantity) -> dict[str, Floats]:
+    """Return columns about means with weights (n, k): NaN for an area without weight.
+
+    The noise of new measurements is 0 unless `JointLevel.measured` has set it.
+    """
+    known = np.isfinite(weights.sum(0))
+    mean, sd = np.full((2, len(known)), np.nan)
+    mean[known] = level.sum_means(weights[:, known])
+    sd[known] = np.sqrt(level.sum_variances(weights[:, known], noise=True))
+    unit = quantity.suffix
+    return {
+        f"{name}_{unit}": 10**mean,
+        f"{name}_lower_{unit}": 10 ** (mean - REACH * sd),
+        f"{name}_upper_{unit}": 10 ** (mean + REACH * sd),
+        f"{name}_log10": mean,
+        f"{name}_sd_log10": sd,
+    }
+
+
+def _drawn(level: JointLevel, areas: TileAreas, asked: AreasRequest) -> dict[str, Floats]:
+    """Return rank, median and arithmetic mean of each area, for each posterior draw."""
+    weights = areas.means(len(level))
+    median, mean, rank = [], [], []
+    for paths in level.paths(asked.draws, seed=asked.seed):
+        # float32 is exact enough for draws, and faster.
+        values = 10 ** paths.astype(np.float32)
+        median.append(np.stack([np.median(values[:, tiles], 1) for tiles in areas.tiles], 1))
+        mean.append((weights.T @ values.T).T)
+        rank.append(_ranks((weights.T @ paths.T).T))
+    parts = {"level_median": median, "level_arithmetic": mean, "rank": rank}
+    return {name: np.concatenate(each) for name, each in parts.items()}
+
+
+def _ranks(values: Floats) -> Floats:
+    """Return the rank of each value in its row, 1 for the highest value, (b, k)."""
+    return np.asarray(scipy.stats.rankdata(-values, axis=1), np.float64)
+
+
+def median_sds(level: JointLevel) -> dict[str, float]:
+    """Return the median standard deviation of the level at the tiles, from two calculations.
+
+    ``closed_form`` uses the closed-form posterior, ``stated`` the model's own prediction. The two
+    differ most for PPGP and dPPGP, whose own variance also contains noise.
+    """
+    return {
+        "closed_form": float(np.median(np.sqrt(level.single_variances() / level.factor**2))),
+        "stated": float(np.median(np.sqrt(level.stated_variances()))),
+    }
+
+
+def answer_areas(opened: Reopened, request: AreasRequest, clock: Clock) -> tuple[Answer, ...]:
+    """Return the levels of areas as an answer, and write it into the run folder.
+
+    The names of the files contain areas, target, question and quarter, such as
+    ``areas_county_download_level_2023Q4.csv``; with weights also these. Raises the errors of
+    `area_levels`, and OutputError if a file cannot be written.
+    """
+    levels = area_levels(opened, request)
+    facts = {"run": str(request.run), "for": request.question, **levels.described, **clock()}
+    name = f"areas_{levels.areas.tag}_{opened.settings.target}_{request.question}_{facts['at']}"
+    name += weights_tag(request.weights)
+    content = with_rows(facts, "areas", levels.frame.drop(columns="geometry"))
+    files = write_areas(opened, levels.areas, levels.frame, content, name)
+    files.append(opened.path / f"{name}.png")
+    write_bytes(files[-1], _picture(opened, request, levels))
+    return (replace(read_areas(name, content, levels.table), files=tuple(files)),)
+
+
+def _picture(opened: Reopened, request: AreasRequest, levels: AreaLevels) -> bytes:
+    """Return a PNG file of the means of the areas, and of the widths of their intervals."""
+    table, quantity = levels.table, quantity_of(opened.settings.target)
+    values = table[f"{levels.kind}_{quantity.suffix}"].to_numpy()
+    widths = 2 * REACH * table[f"{levels.kind}_sd_log10"].to_numpy()
+    width = f"width of the 95 % interval, log10 {quantity.unit} (1 = tenfold)"
+    of = "level" if request.question == "level" else opened.question.words()
+    return choropleth(
+        opened.inputs.region,
+        opened.tiles,
+        levels.areas.shapes,
+        (
+            Panel(values, speed_scale(values, label=quantity.unit, palette=SPEED_PALETTE), "mean"),
+            Panel(widths, linear_scale(widths, label=width, palette=WIDTH_PALETTE), "uncertainty"),
+        ),
+        title=f"Geometric mean of {quantity.subject} by area",
+        subtitle=f"{opened.inputs.region.name}, {opened.question.label()}; {of}",
+        attribution=opened.inputs.ingested.attribution,
+    )
+
+
+class _Facts(Struct, frozen=True):
+    """What people see of the facts of an answer."""
+
+    question: QuestionText = field(name="for")
+    by: Name
+    at: Quarter
+    unit: Annotated[str, Meta(pattern="^[A-Za-z]+$", description="a unit")]
+    areas: Annotated[list[Any], Meta(min_length=1)]
+    weights: Name | None = None
+    tests: Some | None = field(name="tests_per_tile", default=None)
+    devices: Some | None = field(name="devices_per_tile", default=None)
+
+
+def read_areas(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answer:
+    """Return the answer with a name and a content; raise DataError if a fact is wrong."""
+    facts = checked(content, _Facts, "the JSON file")
+    unit, by = facts.unit, Path(facts.by).name
+    level = facts.question == "level"
+    what, kind = ("level", "level") if level else ("mean of measurements", "tile")
+    sample = sample_words(facts.tests, facts.devices) if facts.tests else ""
+    means = "Each mean is a geometric mean over the tiles."
+    if level:
+        before = (
+            "These values are the level: the speed to expect, without measurement noise. "
+            f"`--for tile-mean` gives means of tests, with noise. {means}"
+        )
+    else:
+        before = (
+            f"These values are means of {sample or 'the usual number of tests'} in each tile, with "
+            f"noise. `--for level` gives the level, without noise. {means}"
+        )
+    shown, interval = f"{what}, {unit}", "95 % interval"
+    columns = with_interval(shown, interval, band_of(f"{kind}_mean", unit), ".1f")
+    if level:
+        median = band_of("level_median", unit)
+        columns += with_interval(f"median, {unit}", interval, median, ".1f")
+    quantity, column = what if level or not sample else f"{what} ({sample})", f"{kind}_mean"
+    if facts.weights:
+        of, column = Path(facts.weights).name, f"{kind}_weighted"
+        quantity = f"{quantity} by {of}"
+        weighted = band_of(column, unit)
+        columns += with_interval(f"{what} by {of}, {unit}", f"{interval} by {of}", weighted, ".1f")
+    view = View(
+        name,
+        "",
+        f"{quantity[0].upper()}{quantity[1:]} by {by}",
+        f"{quantity} by {by}, {unit}",
+        SPEED_PALETTE,
+        speed_scale,
+        "The answer of geogp areas, for the quarters for which it was asked.",
+        unit,
+        HOW_FAST,
+    )
+    middle, low, high = band_of(column, unit)
+    return Answer(
+        name,
+        f"The {what} by {facts.by}, {facts.at}",
+        content,
+        "areas",
+        table,
+        (*AREA_COLUMNS, Column("tests", ("tests",), "{:,}"), *columns),
+        before=(before,),
+        areas=AreaLayer(view, quantity, facts.at, (low, middle, high), AboveZero),
+    )
+
+
+AREAS = AnswerKind("areas_*.json", "areas", read_areas, drawn=True)

@@ -1,0 +1,436 @@
+"""Predictions of a finished run at places, such as addresses, from the files in the run folder."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from msgspec import UNSET
+from numpy.typing import NDArray
+
+from geogp.answers.answer import Answer, Column, with_rows
+from geogp.answers.map_tiles import TILES_FILE, MapTiles, read_map_tiles
+from geogp.answers.places import read_places_of, rows_of
+from geogp.answers.requests import ALL_QUARTERS, AtRequest, PlaceQuestion
+from geogp.choices import CLASS, COUNT
+from geogp.distributions.quantity import Quantity
+from geogp.errors import RequestError
+from geogp.estimators.spatial_gp import SpatialGP
+from geogp.estimators.stored_estimators import load_with_notes
+from geogp.evaluation.conformal.conformal_cells import Cell, RepairPlaces
+from geogp.evaluation.conformal.conformal_repair import NO_REPAIR, Repair
+from geogp.evaluation.conformal.repair_methods import BY_STRATA, LOCAL, NONE
+from geogp.geodata.places.distances import nearest_km, sums_within_km
+from geogp.geodata.places.stratum_column import STRATA
+from geogp.geodata.tiles import quadkeys
+from geogp.geodata.tiles.quarters import parse_quarters, quarter_index, quarter_label
+from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
+from geogp.maps.csv_tables import csv_content
+from geogp.maps.target_quantities import quantity_of
+from geogp.models.names import find_model
+from geogp.records.record_names import LEVEL, QUESTIONS
+from geogp.records.record_reading import complete_record
+from geogp.records.run_record import OpenedRecord, RunRecord, given
+from geogp.runs.output_files import OutputFiles
+from geogp.runs.pipeline.arithmetic import arithmetic
+from geogp.runs.pipeline.run_covariates import PlaceTables
+from geogp.runs.progress import ProgressListener
+from geogp.runs.question import Question, check_quarter
+from geogp.runs.run_folder import MODEL_FILE, check_model, locked_run
+
+if TYPE_CHECKING:
+    from geogp.distributions.prediction import Prediction
+    from geogp.runs.reopen import Reopened
+
+Floats = NDArray[np.float64]
+
+LEVELS = (50, 80, 95)
+"""Levels of the intervals in percent."""
+
+
+@dataclass(frozen=True)
+class _OwnTiles:
+    """The t different tiles of zoom 16 in which m places lie, in the order of the places.
+
+    `place` is the index of each tile's tile in the map, (t,); `number` is the index of each place's
+    tile, (m,).
+    """
+
+    code: NDArray[np.uint64]
+    place: NDArray[np.int64]
+    number: NDArray[np.intp]
+
+    @classmethod
+    def of_places(
+        cls, longitude: Floats, latitude: Floats, place: NDArray[np.int64]
+    ) -> "_OwnTiles":
+        code = quadkeys.tiles_to_codes(*quadkeys.tiles_at(longitude, latitude))
+        # At the border, a tile of zoom 16 may have places in several tiles of the map.
+        pairs = pd.MultiIndex.from_arrays([code, place])
+        first = ~pairs.duplicated()
+        return cls(code[first], place[first], pairs.factorize()[0])
+
+
+@dataclass(frozen=True)
+class PlaceAnswers:
+    """Predictions with a row for each place and quarter, and the common entries for JSON.
+
+    `outside` are the indices of the places outside the region, whose rows have no prediction.
+    """
+
+    table: pd.DataFrame
+    outside: tuple[int, ...]
+    described: dict[str, Any]
+
+
+def place_answers(
+    run: tuple[Path, RunRecord],
+    loaded: tuple[SpatialGP, dict[str, Any]],
+    places: tuple[Floats, Floats],
+    asked: PlaceQuestion,
+    reopen: Callable[[], "Reopened"],
+) -> PlaceAnswers:
+    """Return the predictions of a run at m places, given as longitudes and latitudes in degrees.
+
+    `run` is the folder and the record of the run, and `loaded` its model with the notes of its
+    file.
+
+    A place has the prediction for its tile of zoom 16. The columns are ``latitude``, ``longitude``,
+    ``in_region``, ``quarter``, ``speaks_of``, the median and the intervals, the probabilities of
+    the thresholds, ``tests_near`` (tests of all quarters within `near_km`),
+    ``nearest_measured_km`` (distance to the centre of the nearest measured tile), ``stratum``,
+    ``county`` if the run has counties, and ``quadkey``. `reopen` reads the data of the run, which
+    is only needed for covariates and for the repair ``local``.
+
+    Raises RequestError if the model cannot make the prediction, and DataError if a file of the run
+    is damaged or of another version.
+    """
+    (longitude, latitude), model = places, loaded[0]
+    check_model(*run, model.model, loaded[1])
+    opened = complete_record(*run, OpenedRecord)
+    tiles = read_map_tiles(run[0] / TILES_FILE)
+    quarters = _quarters(opened, asked, timeless=model.scale_.times is None)
+    providers = model.scale_.providers
+    question = replace(_question(opened, asked), provider=providers[0] if providers else None)
+    thresholds = _thresholds(opened, asked)
+    place = tiles.at(longitude, latitude)
+    inside = place >= 0
+    if not inside.any():
+        raise RequestError(_all_outside(opened, tiles, longitude, latitude))
+    own = _OwnTiles.of_places(longitude[inside], latitude[inside], place[inside])
+    prediction = _Predictor(opened, model, question, tiles, reopen).predict(own, quarters)
+    quantity, times = quantity_of(opened.target), len(quarters)
+    every = (own.number[:, np.newaxis] * times + np.arange(times)).ravel()
+    predicted = _columns(prediction, quantity, thresholds).take(every)
+    predicted.index = pd.Index(np.flatnonzero(np.repeat(inside, times)))
+    rows = _described_places(tiles, place, longitude, latitude, asked.near_km)
+    many = rows.loc[rows.index.repeat(times)].reset_index(drop=True)
+    first = ["latitude", "longitude", "in_region"]
+    labels = [quarter_label(one) for one in quarters]
+    start = many[first].assign(quarter=labels * len(rows), speaks_of=question.words())
+    table = pd.concat([start, predicted.reindex(many.index), many.drop(columns=first)], axis=1)
+    described = {
+        "region": opened.region,
+        "target": opened.target,
+        "unit": quantity.unit,
+        "for": question.name,
+        "speaks_of": question.words(),
+        "tests": question.tests,
+        "devices": question.devices,
+        "quarters": labels,
+        "data_end": opened.quarters[-1],
+        "near_km": asked.near_km,
+        "zoom": tiles.zoom,
+        "thresholds": {one.variable: one.met for one in thresholds},
+    }
+    return PlaceAnswers(table, tuple(np.flatnonzero(~inside).tolist()), described)
+
+
+def _all_outside(record: OpenedRecord, tiles: MapTiles, longitude: Floats, latitude: Floats) -> str:
+    """Return a message for places that all lie outside the region."""
+    name = record.region_in_words
+    if len(longitude) > 1:
+        text = f"none of {len(longitude):,} points lies in {name}, the region of the run."
+    else:
+        text = (
+            f"the place at latitude {latitude[0]:g} and longitude {longitude[0]:g} lies outside "
+            f"{name}, the region of the run."
+        )
+    turned = np.abs(longitude) <= quadkeys.NORTHMOST
+    if turned.all() and (tiles.at(latitude, longitude) >= 0).all():
+        text += (
+            " With latitude and longitude swapped, it would lie inside: give LATITUDE,LONGITUDE."
+        )
+    return text
+
+
+def _quarters(record: OpenedRecord, asked: PlaceQuestion, *, timeless: bool) -> tuple[int, ...]:
+    """Return the indices of the asked quarters; raise RequestError if one cannot be predicted."""
+    held = tuple(quarter_index(one) for one in record.quarters)
+    if asked.quarters is None:
+        return (quarter_index(record.map.at),)
+    wanted = held if asked.quarters == ALL_QUARTERS else parse_quarters(asked.quarters).all
+    about = find_model(record.model)
+    for quarter in wanted:
+        check_quarter(quarter, held, about, timeless=timeless, option="--quarters")
+    return wanted
+
+
+def _question(record: OpenedRecord, asked: PlaceQuestion) -> Question:
+    """Return the predicted quantity; raise RequestError if the model cannot predict it."""
+    about, drawn = find_model(record.model), record.map
+    quarter, latest = quarter_index(drawn.at), quarter_index(record.quarters[-1])
+    if about.kind == CLASS:
+        raise RequestError(
+            f"the target of this run is a class ({record.target}), which geogp at cannot predict. "
+            "Click a place on the map page, or read tiles.parquet."
+        )
+    if about.counts:
+        if asked.question or asked.tests or asked.devices:
+            raise RequestError(
+                "the run predicts numbers of tests; --for, --tests and --devices describe averages "
+                "of tests. Leave these options out."
+            )
+        return Question(COUNT, quarter, latest, None)
+    mean, single, _ = QUESTIONS
+    name = asked.question or (mean if asked.tests or asked.devices else drawn.question)
+    if name != mean and (asked.tests or asked.devices):
+        raise RequestError(
+            f"--tests and --devices describe a tile mean; --for {name} does not use these numbers. "
+            f"Leave them out, or choose --for {mean}."
+        )
+    if name == LEVEL and not about.has_spread:
+        raise RequestError(
+            f"{about.name} does not state the uncertainty of its level. Choose --for {mean} or "
+            f"--for {single}."
+        )
+    if name == LEVEL or not (about.has_tiles or record.settings.checks.conformal == BY_STRATA):
+        return Question(name, quarter, latest, None)
+    if name == single:
+        return Question(name, quarter, latest, 1, 1 if about.has_tiles else None)
+    tests = asked.tests or (drawn.tests if drawn.question == mean else None)
+    if tests is None:
+        raise RequestError(
+            f"expected --tests with --for {mean}, because the run's map is --for {drawn.question}."
+        )
+    devices = asked.devices
+    if devices is None and tests == drawn.tests:
+        devices = given(drawn.devices, None)
+    return Question(name, quarter, latest, tests, devices if about.has_tiles else None)
+
+
+def _thresholds(record: OpenedRecord, asked: PlaceQuestion) -> tuple[Threshold, ...]:
+    drawn = () if record.drawing is UNSET else given(record.drawing.thresholds, [])
+    own = tuple(drawn) if asked.threshold is None else asked.threshold
+    return thresholds_of(record.target, own)
+
+
+def _described_places(
+    tiles: MapTiles,
+    place: NDArray[np.int64],
+    longitude: Floats,
+    latitude: Floats,
+    near_km: float,
+) -> pd.DataFrame:
+    """Return what is known of m places without a prediction; empty cells outside the region."""
+    inside = place >= 0
+    own = place[inside]
+    x, y = tiles.centres
+    tested = tiles.tests > 0
+    measured = x[tested], y[tested]
+    here = longitude[inside], latitude[inside]
+    column, row = quadkeys.tiles_at(longitude, latitude)
+    code = quadkeys.tiles_to_codes(column, row)
+    table = pd.DataFrame({"latitude": latitude, "longitude": longitude, "in_region": inside})
+    found: dict[str, Any] = {
+        "tests_near": sums_within_km(*here, *measured, tiles.tests[tested], km=near_km),
+        "nearest_measured_km": nearest_km(*here, *measured) if len(own) else np.zeros(0),
+        "stratum": tiles.stratum[own].astype(object),
+    }
+    if tiles.county is not None:
+        found["county"] = tiles.county[own]
+    found["quadkey"] = quadkeys.format_quadkeys(code[inside]).astype(object)
+    described = pd.DataFrame(found, index=np.flatnonzero(inside))
+    described["tests_near"] = described["tests_near"].astype("Int64")
+    return table.join(described)
+
+
+def _columns(
+    prediction: "Prediction", quantity: Quantity, thresholds: Sequence[Threshold]
+) -> pd.DataFrame:
+    """Return the median, the intervals and the probabilities of predictions, in units of people."""
+
+    def value(found: Floats) -> Floats:
+        return found if quantity.counted else 10**found
+
+    columns = {f"median_{quantity.suffix}": value(prediction.median)}
+    for level in LEVELS:
+        for side, bound in zip(("lower", "upper"), prediction.interval(level / 100), strict=True):
+            columns[f"{side}_{level}_{quantity.suffix}"] = value(bound)
+    for threshold in thresholds:
+        columns[threshold.variable] = threshold.probability(prediction)
+    return pd.DataFrame(columns)
+
+
+@dataclass(frozen=True)
+class _Predictor:
+    """Predicts at places of a run; reads the data of the run only if this is necessary."""
+
+    record: OpenedRecord
+    model: SpatialGP
+    question: Question
+    tiles: MapTiles
+    reopen: Callable[[], "Reopened"]
+
+    def predict(self, own: _OwnTiles, quarters: Sequence[int]) -> "Prediction":
+        """Return predictions in t tiles and q quarters, (t q,), sorted by tile."""
+        tables, repair = self._context()
+        # The rows of a tile are at its centre.
+        x, y = quadkeys.tile_centres(*quadkeys.codes_to_tiles(own.code))
+        west, _, east, _ = self.model.scale_.bounds
+        x = x - 360 * np.round((x - (west + east) / 2) / 360)
+        times = len(quarters)
+        x, y, place = np.repeat(x, times), np.repeat(y, times), np.repeat(own.place, times)
+        question = self.question
+        when = np.tile(np.array(quarters, np.int64), len(own.code))
+        table = tables.at(x, y, when, provider=question.provider)
+        inputs, tests = self.model.inputs(table), float(question.tests or 1)
+        level = question.name == LEVEL
+        found = self.model.network_.predict(inputs, tests, question.devices, level=level)
+        if not repair.n or level:
+            return found
+        names = self.record.strata or STRATA
+        places = RepairPlaces(
+            self.tiles.stratum[place], np.full(len(x), tests), x, y, (names[0], names[1])
+        )
+        return repair.apply(found, places)
+
+    def _context(self) -> tuple[PlaceTables, Repair]:
+        """Return the covariates and the conformal repair of the run."""
+        held = given(self.record.calibration, None)
+        method = NONE if held is None else given(held.method, NONE)
+        if self.record.settings.data.covariates or method == LOCAL:
+            from geogp.runs.pipeline.repair import repair_of  # noqa: PLC0415 - slow
+            from geogp.runs.pipeline.splits import (  # noqa: PLC0415 - slow
+                map_calibration_rows,
+            )
+
+            opened = self.reopen()
+            settings, inputs = opened.settings, opened.inputs
+            rows = map_calibration_rows(settings, inputs)
+            return inputs.places, repair_of(settings.conformal, inputs, self.model, rows)
+        if held is None or method == NONE:
+            return PlaceTables(), NO_REPAIR
+        cells = tuple(
+            Cell(
+                one.stratum,
+                one.tests[0] or 1,
+                one.tests[1],
+                one.n,
+                tuple(np.nan if knot is None else knot for knot in one.knots),
+            )
+            for one in given(held.cells, [])
+        )
+        return PlaceTables(), Repair(method, given(held.n, 0), cells)
+
+
+def answer_at(request: AtRequest, listener: ProgressListener | None = None) -> Answer:
+    """Predict at the places of a request, in their order; write --out if it is given.
+
+    The run folder is locked, and gets no file. Raises RequestError if the text is neither a place
+    nor a file, if the place lies outside the region, if there is no finished run, if another
+    process is using the run, or if --out may not be overwritten (see `OutputFiles`). Raises
+    DataError with line numbers if coordinates of a file are missing or wrong. Raises the other
+    errors of `place_answers`, and OutputError if --out cannot be written.
+    """
+    listener = listener or ProgressListener()
+    files = () if request.out is None else (request.out,)
+    inputs = request.place, request.source, request.boundaries
+    output = OutputFiles("at", files, reads=inputs, runs=[request.run], force=request.force)
+    places = read_places_of(request)
+    for note in places.notes:
+        listener.stage(note)
+    for text in places.warnings:
+        listener.warn(text)
+    known = places.known
+
+    def reopen() -> "Reopened":
+        # Slow, and rarely needed.
+        from geogp.answers.opening import stored_run, with_data  # noqa: PLC0415
+
+        return with_data(stored_run(request, listener), counts=True)
+
+    with locked_run(request.run) as record, arithmetic(precision=record.precision):
+        loaded = load_with_notes(request.run / MODEL_FILE, device=request.device)
+        run, asked = (request.run, record), (places.longitude[known], places.latitude[known])
+        found = place_answers(run, loaded, asked, request, reopen)
+    table = rows_of(places, found.table, found.described["quarters"], request.place)
+    facts = {
+        "run": str(request.run),
+        **found.described,
+        "places": len(known),
+        "without_position": int((~known).sum()),
+        "outside": len(found.outside),
+    }
+    answer = replace(read_at(with_rows(facts, "answers", table), table), files=files)
+    for file in files:
+        if file.suffix.lower() == ".csv":
+            output.write(file, csv_content(table))
+        else:
+            text = json.dumps(answer.described, indent=1, allow_nan=False)
+            output.write(file, f"{text}\n".encode())
+    return answer
+
+
+def read_at(content: dict[str, Any], table: pd.DataFrame) -> Answer:
+    """Return the answer with a content; a single place has more intervals, and no position."""
+    unit, rows, near_km = content["unit"], content["answers"], content["near_km"]
+    alone, most = content["places"] == 1, 40
+    columns = [
+        Column("quarter", ("quarter",), "{}"),
+        Column(f"median {unit}", (f"median_{unit.lower()}",), "{:.3g}"),
+    ]
+    for level in LEVELS if alone else LEVELS[-1:]:
+        ends = tuple(f"{side}_{level}_{unit.lower()}" for side in ("lower", "upper"))
+        columns.append(Column(f"{level} % interval", ends, "{:.3g} to {:.3g}"))
+    columns += [Column(met, (name,), "{:.1%}") for name, met in content["thresholds"].items()]
+    tests = Column(f"tests in {near_km:g} km", ("tests_near",), "{:,}")
+    nearest = Column("nearest", ("nearest_measured_km",), "{:.1f} km")
+    texts = []
+    if alone:
+        stratum = "" if rows[0]["stratum"] == "unknown" else f"{rows[0]['stratum']}; "
+        texts.append(
+            f"{stratum}{tests.text(rows[0])} tests of all quarters within {near_km:g} km; the "
+            f"nearest measured tile is {nearest.text(rows[0])} away."
+        )
+    else:
+        position = [Column(name, (name,), "{:.5f}") for name in ("latitude", "longitude")]
+        columns = [*position, *columns, tests, nearest]
+    if content["zoom"] < quadkeys.ZOOM:
+        texts.append(
+            f"The map has tiles of zoom {content['zoom']}, so distances to tests are distances to "
+            "the centres of these tiles."
+        )
+    for count, what in (
+        (content["outside"], "lie outside the region"),
+        (content["without_position"], "have no position"),
+    ):
+        if count:
+            texts.append(
+                f"{count:,} of {content['places']:,} places {what} and have no prediction."
+            )
+    if len(rows) > most:
+        texts.append("--out FILE.csv has all rows.")
+    return Answer(
+        "",
+        f"{content['region']}, {content['target']}: {content['speaks_of']}",
+        content,
+        "answers",
+        table,
+        tuple(columns),
+        after=tuple(texts),
+        most=most,
+    )

@@ -1,0 +1,431 @@
+"""The change of the level between two quarters, from one joint distribution of both quarters.
+
+The change of an area is a sum over the tiles of both quarters, with the weights w in the second
+quarter and -w in the first quarter. So its variance includes the covariances between the quarters.
+
+The distribution is that of the Gaussian process alone. The networks that refine single predictions
+of the map flatten changes: they predict from rows of all quarters (`benchmarks/answers/change.py`).
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import geopandas as gpd
+import numpy as np
+import pandas as pd
+import scipy
+from msgspec import Meta, Struct, field
+from numpy.typing import NDArray
+from scipy import sparse, special
+
+from geogp.answers.answer import (
+    AREA_COLUMNS,
+    Answer,
+    AnswerKind,
+    AreaLayer,
+    Clock,
+    Column,
+    TileLayer,
+    with_interval,
+    with_rows,
+)
+from geogp.answers.areas import REACH
+from geogp.answers.files import tile_grid, write_areas
+from geogp.answers.requests import ChangeRequest
+from geogp.answers.tile_areas import TileAreas, tile_areas
+from geogp.distributions.quantity import Quantity
+from geogp.errors import RequestError
+from geogp.files import write_bytes
+from geogp.geodata.tiles.quarters import quarter_index, quarter_label
+from geogp.maps.figures.choropleth import Panel, choropleth
+from geogp.maps.qgis_styles import write_styles
+from geogp.maps.rasters import write_geotiffs
+from geogp.maps.scales import CHANGE_PALETTE, PROBABILITY_PALETTE, change_scale, share_scale
+from geogp.maps.target_quantities import quantity_of
+from geogp.maps.views import WHAT_CHANGED, View
+from geogp.models.joint.level import JointLevel
+from geogp.records.checked_types import checked
+from geogp.records.record_types import Name, Quarter
+from geogp.runs.pipeline.draw import tests_on
+from geogp.runs.question import check_quarter
+from geogp.runs.reopen import Reopened
+
+Floats = NDArray[np.float64]
+
+WRONG_SHARE = 0.05
+"""Largest false discovery rate of directions: a direction is wrong if the level did not change."""
+
+SAMPLED = 100
+"""Largest number of tiles from which the prior variance of an area's change is computed."""
+
+LEAST_KNOWN = 0.01
+"""Smallest share of the prior variance that the rows must explain for a direction."""
+
+FAR_SHARE = 0.5
+"""An area gets no direction if a larger share of its tiles is far from any measurement."""
+
+NOTES = (
+    "The change is the change of the level; it contains no measurement noise.",
+    (
+        "Changes and intervals come from the joint distribution of all tiles in both quarters, "
+        "from the Gaussian process alone. So levels can differ from levels of the map. The "
+        "intervals do not include the uncertainty of the learned basis."
+    ),
+    (
+        f"Under the model, at most {100 * WRONG_SHARE:g} % of the directions are expected to be "
+        "wrong; the direction of an unchanged area counts as wrong. More can be wrong near large "
+        "areas that changed. An area gets no direction if most of its tiles are far from any "
+        "measurement."
+    ),
+)
+
+_BEFORE = (
+    "These values are changes of the level: the speed to expect, without measurement noise. Means "
+    "of tests also change by chance. Each level is a geometric mean over the tiles."
+)
+
+
+@dataclass(frozen=True)
+class TileChanges:
+    """The change of log10 of the level at each tile, (n,): mean and standard deviation.
+
+    The standard deviation comes from draws; with `draws` draws, its relative standard error is 1 /
+    sqrt(2 draws).
+    """
+
+    mean: Floats
+    sd: Floats
+
+    @property
+    def percent(self) -> Floats:
+        """The median change in per cent."""
+        return as_percent(self.mean)
+
+    @property
+    def rose(self) -> Floats:
+        """The probability that the level rose."""
+        found: Floats = special.ndtr(self.mean / self.sd)
+        return found
+
+
+@dataclass(frozen=True)
+class LevelChanges:
+    """Changes of the level: a table of areas (see `describe_changes`), and the tiles."""
+
+    table: pd.DataFrame
+    areas: TileAreas
+    tiles: TileChanges
+    described: dict[str, Any]
+
+    @property
+    def frame(self) -> gpd.GeoDataFrame:
+        """The table with the polygon of each area, and both quarters."""
+        quarters = {"quarter_from": self.described["from"], "quarter_to": self.described["to"]}
+        return gpd.GeoDataFrame(
+            self.table.assign(**quarters), geometry=list(self.areas.shapes), crs=4326
+        )
+
+
+def level_changes(opened: Reopened, asked: ChangeRequest) -> LevelChanges:
+    """Return the change of the level of each area and each tile between two quarters.
+
+    Raises RequestError if the quarters are not in order, or the model cannot predict one of them;
+    and the errors of `tile_areas` and `SpatialGP.joint`.
+    """
+    tiles = opened.tiles
+    quarters = _quarters(opened, asked)
+    areas = tile_areas(opened, asked.by, asked.crs)
+    columns_asked = max(asked.draws, len(areas))
+    level = opened.level(*quarters, seed=asked.seed, columns=columns_asked, calibrated=False)
+    opened.warn_of_smooth_level(level, "changes")
+    quantity = quantity_of(opened.settings.target)
+    columns = describe_changes(level, areas, quantity, asked.at_least)
+    opened.listener.stage(f"{asked.draws} draws for single tiles")
+    changes = tile_changes(level, asked.draws, asked.seed)
+    table = areas.table(opened)
+    near = table["far_share"].to_numpy() <= FAR_SHARE
+    rose = columns["probability_rose"]
+    columns["wrong_share"] = np.ones(len(rose))
+    z = unchanged_scores(level, areas, columns, asked.seed)
+    columns["wrong_share"][near] = wrong_shares(z[near])
+    called = columns["wrong_share"] <= WRONG_SHARE
+    columns["direction"] = np.where(called, np.where(rose > 0.5, "rose", "fell"), "")
+    seen = opened.mapped
+    for name, quarter in zip(("from", "to"), quarters, strict=True):
+        tests = tests_on(tiles, seen.taken(seen.quarter == quarter))
+        table[f"tests_{name}"] = areas.totals(tests)
+    described = {
+        "from": quarter_label(quarters[0]),
+        "to": quarter_label(quarters[1]),
+        "by": asked.by,
+        "zoom": tiles.zoom,
+        "tiles": len(tiles),
+        "at_least_percent": asked.at_least,
+        "draws": asked.draws,
+        "unit": quantity.unit,
+        "mean": "geometric: of log10, over tiles",
+        "rose": int((called & (rose > 0.5)).sum()),
+        "fell": int((called & (rose <= 0.5)).sum()),
+        "wrong_share_limit": WRONG_SHARE,
+        "warnings": opened.listener.warnings,
+    }
+    return LevelChanges(table.assign(**columns), areas, changes, described)
+
+
+def describe_changes(
+    level: JointLevel, areas: TileAreas, quantity: Quantity, at_least: float | None
+) -> dict[str, Any]:
+    """Return columns about the change of each area, (k,); `level` has all tiles at two times.
+
+    ``level_from`` and ``level_to`` are geometric means over the tiles in the two quarters.
+    ``change`` is the difference of the means of log10, with the ends of its 95 % interval, in log10
+    and in per cent. ``probability_rose`` is the probability of a change above 0, and
+    ``probability_rose_at_least`` of a change of `at_least` per cent or more.
+    """
+    count = len(level) // 2
+    mean = areas.means(count)
+    first, last = (mean.T @ part for part in np.split(level.mean, 2))
+    change = last - first
+    sd = np.sqrt(level.sum_variances(sparse.vstack([-mean, mean], format="csc")))
+    columns: dict[str, Any] = {
+        f"level_from_{quantity.suffix}": 10**first,
+        f"level_to_{quantity.suffix}": 10**last,
+    }
+    ends = {"": change, "_lower": change - REACH * sd, "_upper": change + REACH * sd}
+    columns |= {f"change{end}_percent": as_percent(values) for end, values in ends.items()}
+    columns |= {f"change{end}_log10": values for end, values in ends.items()}
+    columns["change_sd_log10"] = sd
+    columns["probability_rose"] = special.ndtr(change / sd)
+    if at_least is not None:
+        least = np.log10(1 + at_least / 100)
+        columns["probability_rose_at_least"] = special.ndtr((change - least) / sd)
+    return columns
+
+
+def tile_changes(level: JointLevel, draws: int, seed: int) -> TileChanges:
+    """Return the change at each tile, from joint draws of the level at all tiles at two times."""
+    first, last = np.split(level.mean, 2)
+    n, mean, squares = len(first), (last - first).astype(np.float32), np.zeros(len(first))
+    for paths in level.paths(draws, seed=seed):
+        squares += np.square(paths[:, n:] - paths[:, :n] - mean).sum(0, np.float64)
+    return TileChanges(last - first, np.sqrt(squares / draws))
+
+
+def unchanged_scores(
+    level: JointLevel, areas: TileAreas, columns: dict[str, Any], seed: int = 0
+) -> Floats:
+    """Return the estimated changes, (k,), in standard deviations of an unchanged area's estimate.
+
+    Let s² be the posterior variance of the change of an area, and t² its prior variance. Under the
+    model, the estimate has the variance s² (1 - s² / t²) if the area did not change. t² comes from
+    at most `SAMPLED` tiles of the area, and an area about which nothing is known has the score 0.
+    """
+    count, random = len(level) // 2, np.random.default_rng([seed, 4])
+    prior = np.empty(len(areas))
+    for k, inside in enumerate(areas.tiles):
+        tiles = random.permutation(inside)[:SAMPLED]
+        m, n = len(tiles), len(inside)
+        parts = level.prior_covariance(np.concatenate([tiles, tiles + count])).reshape(2, m, 2, m)
+        own = np.trace(parts, axis1=1, axis2=3)
+        # The variance of a change: both times, less twice the covariance.
+        total, diagonal = (
+            part[0, 0] + part[1, 1] - part[0, 1] - part[1, 0] for part in (parts.sum((1, 3)), own)
+        )
+        apart = (total - diagonal) / max(m * (m - 1), 1)
+        prior[k] = apart * (1 - 1 / n) + diagonal / m / n
+    change, sd = columns["change_log10"], columns["change_sd_log10"]
+    known = (1 - sd**2 / prior).clip(min=0)
+    found: Floats = np.where(known > LEAST_KNOWN, change / sd / np.sqrt(known + 1e-12), 0.0)
+    return found
+
+
+def wrong_shares(z: Floats) -> Floats:
+    """Return the false discovery rate at which each area just gets a direction, (k,).
+
+    `z` (k,) are standard normal for areas that did not change. The rates are the adjusted p-values
+    of Benjamini and Hochberg (1995), for p = 2 P(Z > |z|).
+    """
+    p = 2 * special.ndtr(-np.abs(z))
+    found: Floats = scipy.stats.false_discovery_control(p) if len(p) else p
+    return found
+
+
+def as_percent(change: Floats) -> Floats:
+    """Return changes of log10 in per cent."""
+    return 100 * (10**change - 1)
+
+
+def _quarters(opened: Reopened, asked: ChangeRequest) -> tuple[int, int]:
+    """Return the indices of both quarters; warn if a quarter has no measurement."""
+    end = opened.question.quarter if asked.end is None else quarter_index(asked.end)
+    start = quarter_index(asked.start)
+    if start >= end:
+        raise RequestError(
+            f"expected --from before --to, found {quarter_label(start)} and {quarter_label(end)}."
+        )
+    quarters, timeless = opened.inputs.observations.quarters, opened.plan.model.scale.times is None
+    for option, quarter in (("--from", start), ("--to", end)):
+        check_quarter(quarter, quarters, opened.plan.model.name, timeless=timeless, option=option)
+        if quarter not in quarters:
+            opened.listener.warn(f"there is no measurement of {quarter_label(quarter)} ({option}).")
+    return start, end
+
+
+def answer_change(opened: Reopened, request: ChangeRequest, clock: Clock) -> tuple[Answer, ...]:
+    """Return the change of the level as an answer, and write it into the run folder.
+
+    Raises the errors of `level_changes`, and OutputError if a file cannot be written.
+    """
+    changes = level_changes(opened, request)
+    opened.listener.stage("writing tables and maps")
+    facts = {"run": str(request.run), "for": "level", **changes.described, "notes": list(NOTES)}
+    content = with_rows(facts | clock(), "areas", changes.frame.drop(columns="geometry"))
+    end = f"{opened.settings.target}_{facts['from']}_{facts['to']}"
+    name = f"change_{changes.areas.tag}_{end}"
+    tiles = _write_tiles(opened, changes, end)  # before the JSON file that the pages read
+    files = write_areas(opened, changes.areas, changes.frame, content, name)
+    files.append(opened.path / f"{name}.png")
+    write_bytes(files[-1], _picture(opened, changes))
+    return (replace(read_change(name, content, changes.table), files=(*files, *tiles)),)
+
+
+def _picture(opened: Reopened, changes: LevelChanges) -> bytes:
+    """Return a PNG file of the changes of the areas, and of the probabilities of a rise."""
+    table, facts = changes.table, changes.described
+    percent, rose = (table[name].to_numpy() for name in ("change_percent", "probability_rose"))
+    subject = quantity_of(opened.settings.target).subject
+    return choropleth(
+        opened.inputs.region,
+        opened.tiles,
+        changes.areas.shapes,
+        (
+            Panel(percent, change_scale(percent, label="change of the level, %"), "change"),
+            Panel(
+                rose,
+                share_scale(rose, label="probability of a rise", palette=PROBABILITY_PALETTE),
+                "probability that the level rose",
+            ),
+        ),
+        title=f"Change of {subject} by area, {facts['from']} to {facts['to']}",
+        subtitle=f"{opened.inputs.region.name}; level; black outline: areas with a direction",
+        marked=table["direction"].to_numpy() != "",
+        attribution=opened.inputs.ingested.attribution,
+    )
+
+
+def _write_tiles(opened: Reopened, changes: LevelChanges, end: str) -> list[Path]:
+    """Write rasters of the change of each tile, with names that end in `end`; return their paths.
+
+    What nobody measured near is never called certain: there, the probability has no data.
+    """
+    between = f"from {changes.described['from']} to {changes.described['to']}"
+    rose = np.where(opened.far, np.nan, changes.tiles.rose)
+    variables = {}
+    for name, values, label, unit in (
+        ("change_percent", changes.tiles.percent, f"median change of the level {between}", "%"),
+        (
+            "change_sd",
+            changes.tiles.sd,
+            f"standard deviation of the change {between} of log10 of the level",
+            "1",
+        ),
+        (
+            "probability_rose",
+            rose,
+            f"probability that the level rose {between}; no data far from any measurement",
+            "1",
+        ),
+    ):
+        about = {"long_name": label, "units": unit}
+        variables[f"{name}_{end}"] = values.astype(np.float32), np.nan, about
+    grid = tile_grid(opened, variables)
+    return write_styles(grid, opened.path) + write_geotiffs(grid, opened.path)
+
+
+_Percent = Annotated[float, Meta(gt=-100, le=1e100)]
+
+
+class _Facts(Struct, frozen=True):
+    """What people see of the facts of an answer."""
+
+    by: Name
+    start: Quarter = field(name="from")
+    end: Quarter = field(name="to")
+    areas: Annotated[list[Any], Meta(min_length=1)]
+
+
+def read_change(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answer:
+    """Return the answer with a name and a content; raise DataError if a fact is wrong."""
+    facts = checked(content, _Facts, "the JSON file")
+    times, by, unit = f"{facts.start} to {facts.end}", Path(facts.by).name, str(content["unit"])
+    percent = [f"change{side}_percent" for side in ("", "_lower", "_upper")]
+    least = content.get("at_least_percent")
+    area, tiles, _, far = AREA_COLUMNS
+    columns = [
+        *(area, tiles, far),
+        Column(f"{facts.start}, {unit}", (f"level_from_{unit.lower()}",), "{:.1f}"),
+        Column(f"{facts.end}, {unit}", (f"level_to_{unit.lower()}",), "{:.1f}"),
+        *with_interval("change", "95 % interval", percent, "+.1f"),
+        Column("probability of a rise", ("probability_rose",), "{:.3f}"),
+    ]
+    if least is not None:
+        columns.append(Column(f"of {least:g} % or more", ("probability_rose_at_least",), "{:.3f}"))
+    end = "_".join(name.split("_")[-3:])
+    names = f"change_percent_{end}", f"change_sd_{end}"
+    by_area = View(
+        name,
+        "",
+        f"Change by {by}, {times}",
+        f"change of the level by {by}, %",
+        CHANGE_PALETTE,
+        change_scale,
+        "The answer of geogp change. Striped: no direction, because the change may be chance.",
+        "%",
+        WHAT_CHANGED,
+    )
+    by_tile = replace(
+        by_area,
+        name=f"change_tiles_{end}",
+        title=f"Change of the level, {times}",
+        label="median change of the level, %",
+        hint="The answer of geogp change for single tiles. Most of these changes are uncertain: "
+        "click a tile for its interval.",
+    )
+    middle, low, high = percent
+    return Answer(
+        name,
+        f"The change of the level by {facts.by}, {times}",
+        content,
+        "areas",
+        table,
+        (*columns, Column("direction", ("direction",), "{}")),
+        before=(_BEFORE,),
+        after=(_directions(content),),
+        areas=AreaLayer(by_area, "change", times, (low, middle, high), _Percent, directed=True),
+        tiles=TileLayer(by_tile, (facts.start, facts.end), *names),
+    )
+
+
+def _directions(content: dict[str, Any]) -> str:
+    """Return in words how many areas have a direction."""
+    count = len(content["areas"])
+    called = [row["direction"] for row in content["areas"] if row["direction"]]
+    rose, fell = called.count("rose"), called.count("fell")
+    text = f"Of {count:,} {'areas' if count > 1 else 'area'}, {rose:,} rose and {fell:,} fell."
+    if len(called) < count:
+        text += " The others are far from data, or their direction is not certain enough."
+    if called:
+        limit = f"{WRONG_SHARE:.0%}"
+        text += f" Under the model, at most {limit} of directions are expected to be wrong."
+    return text
+
+
+CHANGE = AnswerKind(
+    "change_*.json",
+    "areas",
+    read_change,
+    at=-3,
+    rasters=("change_percent", "change_sd", "probability_rose"),
+    drawn=True,
+)

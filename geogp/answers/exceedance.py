@@ -1,0 +1,301 @@
+"""Compares the level with thresholds: shares of areas with intervals, and joint regions."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from msgspec import UNSET
+from numpy.typing import NDArray
+from scipy import sparse, special
+
+from geogp.answers.answer import Answer, AnswerKind, Clock, Column, with_interval, with_rows
+from geogp.answers.files import write_json
+from geogp.answers.requests import ExceedanceRequest
+from geogp.answers.tile_areas import tile_areas
+from geogp.answers.tile_weights import tile_weights
+from geogp.geodata.places.area_kinds import BY_STRATUM
+from geogp.geodata.tiles.quadkeys import tile_areas_km2
+from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
+from geogp.maps.csv_tables import write_csv
+from geogp.maps.figures.excursion_figures import write_excursions
+from geogp.models.joint.excursions import FirstMisses, JointRegion
+from geogp.models.joint.level import JointLevel
+from geogp.runs.reopen import WHOLE, Reopened, weights_tag
+
+Floats = NDArray[np.float64]
+
+LEVEL = 0.95
+"""Probability of the intervals and of the joint regions."""
+
+_ENDS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
+
+NOTES = (
+    (
+        "The level is the value around which measurements scatter; it contains no measurement "
+        "noise. Each share is a share of the area. The interval of a share comes from draws "
+        "from the joint distribution of all tiles."
+    ),
+    (
+        "With a probability of 95 %, the level is on the stated side of the threshold in all "
+        "tiles of a joint region at once. This probability holds for each joint region "
+        "alone. For both joint regions together, the probability is 90 % or more. Tiles far from "
+        "any measurement (--far-km of the map) are in no joint region."
+    ),
+    "The intervals do not include the uncertainty of the learned basis.",
+)
+
+_BEFORE = (
+    "These shares are about the level: the speed to expect, without measurement noise. For the "
+    "probability that one measurement meets a threshold, see geogp map --threshold."
+)
+
+
+@dataclass(frozen=True)
+class Excursion:
+    """The comparison of the level with one threshold.
+
+    `shares` has one row per area (see `area_weights`). ``mean``, ``lower`` and ``upper`` describe
+    the share of the area where the level does not reach the threshold. ``error`` is the standard
+    error of ``mean`` (a mean over draws), and ``closed_form`` is the mean without draws. The same
+    columns with ``weighted_`` describe the share of the weights, such as people. `met` is the joint
+    region where the level reaches the threshold; `short` is the region where it does not.
+    """
+
+    threshold: Threshold
+    shares: pd.DataFrame
+    met: JointRegion
+    short: JointRegion
+
+
+def threshold_shares(opened: Reopened, asked: ExceedanceRequest) -> tuple[Excursion, ...]:
+    """Compare a run's level with each threshold; return the results, smallest threshold first.
+
+    Raises RequestError for a threshold out of range, and the errors of `area_weights` and
+    `tile_weights`.
+    """
+    drawing = opened.record.drawing
+    stored = () if drawing is UNSET or drawing.thresholds is UNSET else tuple(drawing.thresholds)
+    thresholds = thresholds_of(opened.settings.target, asked.threshold or stored or None)
+    people = (
+        None if asked.weights is None else tile_weights(opened, asked.weights, asked.by, asked.crs)
+    )
+    areas, weights = area_weights(opened, asked.by, people, asked.crs)
+    level = opened.level(seed=asked.seed, columns=asked.draws)
+    opened.warn_of_smooth_level(level, "shares and joint regions")
+    opened.listener.stage(f"{asked.draws} draws of all tiles")
+    how = {"draws": asked.draws, "seed": asked.seed}
+    return excursions(level, thresholds, areas, weights, far=opened.far, **how)
+
+
+def area_weights(
+    opened: Reopened, by: str | None, people: Floats | None = None, crs: str | None = None
+) -> tuple[pd.DataFrame, sparse.csc_array]:
+    """Return a table of k areas, and the share of each tile in the size of each area, (n, k).
+
+    The table has the column ``layer``, the columns of `TileAreas.table`, and ``area_km2``. The rows
+    are the region, the strata of the region (urban and rural), then the areas of ``--by`` that
+    contain the centre of a tile. With the weights `people` (n,), the table has the column
+    ``weight``, and k more columns (n, 2 k) have the share of each tile in the weight of each area.
+    Raises the errors of `tile_areas`.
+    """
+    tiles = opened.tiles
+    km2 = tile_areas_km2(tiles.centres[1], tiles.zoom)
+    found = [tile_areas(opened, BY_STRATUM)]
+    if by not in {None, BY_STRATUM}:
+        found.append(tile_areas(opened, by, crs))
+    sizes = {"area_km2": km2} if people is None else {"area_km2": km2, "weight": people}
+    tables = [
+        one.table(opened).assign(**{name: one.totals(size) for name, size in sizes.items()})
+        for one in found
+    ]
+    for one, table in zip(found, tables, strict=True):
+        table.insert(0, "layer", WHOLE if one.tag == BY_STRATUM else one.tag)
+    weights = sparse.hstack(
+        [one.shares(size) for size in sizes.values() for one in found], format="csc"
+    )
+    return pd.concat(tables, ignore_index=True), weights
+
+
+def excursions(
+    level: JointLevel,
+    thresholds: tuple[Threshold, ...],
+    areas: pd.DataFrame,
+    weights: sparse.csc_array,
+    *,
+    draws: int,
+    far: NDArray[np.bool_] | None = None,
+    seed: int = 0,
+) -> tuple[Excursion, ...]:
+    """Compare posterior draws of the level with all thresholds, in one pass over the draws.
+
+    The joint regions leave out tiles far from any measurement, `far` (n,). To save memory, only the
+    shares and the `FirstMisses` of a draw are stored. `areas` and `weights` are as in
+    `area_weights`.
+    """
+    sd = np.sqrt(level.single_variances())
+    scores = [one.sign * (level.mean - one.log10) / sd for one in thresholds]
+    out = np.zeros(len(sd), np.bool_) if far is None else far
+    met, short = (
+        [FirstMisses(np.where(out, -np.inf, side * z)) for z in scores] for side in (1.0, -1.0)
+    )
+    parts: list[list[Floats]] = [[] for _ in thresholds]
+    for paths in level.paths(draws, seed=seed):
+        for k, threshold in enumerate(thresholds):
+            above = threshold.holds(paths)
+            met[k].add(above)
+            short[k].add(~above)
+            parts[k].append(np.asarray((weights.T @ (~above).T.astype(np.float64)).T))
+    return tuple(
+        Excursion(
+            threshold,
+            _shares(areas, np.concatenate(parts[k]), weights.T @ special.ndtr(-scores[k])),
+            met[k].region(LEVEL),
+            short[k].region(LEVEL),
+        )
+        for k, threshold in enumerate(thresholds)
+    )
+
+
+def _shares(areas: pd.DataFrame, drawn: Floats, closed_form: Floats) -> pd.DataFrame:
+    lower, upper = np.quantile(drawn, _ENDS, axis=0)
+    columns = {
+        "mean": drawn.mean(0),
+        "lower": lower,
+        "upper": upper,
+        "error": drawn.std(0, ddof=1) / np.sqrt(len(drawn)),
+        "closed_form": closed_form,
+    }
+    k = len(areas)
+    found = areas.assign(**{name: values[:k] for name, values in columns.items()})
+    if len(closed_form) == k:
+        return found
+    return found.assign(**{f"weighted_{name}": values[k:] for name, values in columns.items()})
+
+
+def answer_exceedance(
+    opened: Reopened, request: ExceedanceRequest, clock: Clock
+) -> tuple[Answer, ...]:
+    """Return an answer for each threshold, and write them into the run folder.
+
+    Raises the errors of `threshold_shares`, and OutputError if a file cannot be written.
+    """
+    found = threshold_shares(opened, request)
+    opened.listener.stage("writing shares and joint regions")
+    facts = {
+        "run": str(request.run),
+        "for": request.question,
+        "at": opened.question.at,
+        "zoom": opened.tiles.zoom,
+        "tiles": len(opened.tiles),
+        "draws": request.draws,
+        "seed": request.seed,
+        "weights": request.weights,
+        "level": LEVEL,
+        "notes": list(NOTES),
+        "warnings": opened.listener.warnings,
+        **clock(),
+    }
+    return tuple(_written(opened, excursion, facts) for excursion in found)
+
+
+def _written(opened: Reopened, excursion: Excursion, facts: dict[str, Any]) -> Answer:
+    """Write the files of one threshold, and return its answer.
+
+    The names contain target, question, quarter and threshold, such as
+    ``exceedance_download_level_2023Q4_35_mbps.csv``; with weights also these.
+    """
+    folder, threshold = opened.path, excursion.threshold
+    content = with_rows(facts | _described(excursion), "share_falling_short", excursion.shares)
+    tag = f"{opened.settings.target}_{facts['for']}_{facts['at']}_{threshold.tag}"
+    tag += weights_tag(facts["weights"])
+    name = f"exceedance_{tag}"
+    files = [folder / f"{name}.json"]
+    write_json(files[0], content)
+    for layer, table in excursion.shares.groupby("layer", sort=False):
+        end = "" if layer == WHOLE else f"_{layer}"
+        files.append(folder / f"{name}{end}.csv")
+        write_csv(files[-1], table.drop(columns="layer"))
+    files += write_excursions(
+        folder,
+        opened.inputs.region,
+        opened.tiles,
+        (excursion.met, excursion.short),
+        threshold,
+        tag=tag,
+        subtitle=f"{opened.inputs.region.name}, {opened.question.label()}; level",
+        about_data=opened.inputs.ingested.credits,
+    )
+    return replace(read_exceedance(name, content, excursion.shares), files=tuple(files))
+
+
+def _described(excursion: Excursion) -> dict[str, Any]:
+    """Return the facts of one threshold."""
+    threshold = excursion.threshold
+    regions = {"met": (excursion.met, threshold.met), "short": (excursion.short, threshold.missed)}
+    return {
+        "target": threshold.target,
+        "threshold": threshold.value,
+        "meets": threshold.met,
+        "falls_short": threshold.missed,
+        "joint_regions": {
+            name: {
+                "is": words,
+                "tiles": int(region.inside.sum()),
+                "tiles_interval": [region.fewest, region.most],
+                "probability": region.probability,
+                "probability_interval": [region.lower, region.upper],
+            }
+            for name, (region, words) in regions.items()
+        },
+    }
+
+
+def read_exceedance(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answer:
+    """Return the answer with a name and a content."""
+    share, interval = "share of the area", "95 % interval"
+    columns = with_interval(share, interval, ("mean", "lower", "upper"), ".1%")
+    if content.get("weights"):
+        by = Path(content["weights"]).name
+        weighted = [f"weighted_{end}" for end in ("mean", "lower", "upper")]
+        columns += with_interval(f"share by {by}", f"{interval} by {by}", weighted, ".1%")
+    return Answer(
+        name,
+        f"Where the level is {content['falls_short']}, {content['at']}",
+        content,
+        "share_falling_short",
+        table,
+        (
+            Column("area", ("area",), "{}"),
+            Column("tiles", ("tiles",), "{:,}"),
+            Column("km²", ("area_km2",), "{:,.0f}"),
+            *columns,
+        ),
+        before=(_BEFORE,),
+        after=tuple(_words(one, content) for one in content["joint_regions"].values()),
+    )
+
+
+def _words(region: dict[str, Any], content: dict[str, Any]) -> str:
+    """Return a sentence about the size and the probability of a joint region."""
+    low, high = region["tiles_interval"]
+    if not region["tiles"]:
+        return (
+            f"{region['is']}: the joint region has no tile (other random draws give up to "
+            f"{high:,})."
+        )
+    return (
+        f"{region['is']}: the joint region has {region['tiles']:,} of {content['tiles']:,} tiles "
+        f"(other random draws give {low:,} to {high:,}). In {100 * region['probability']:.1f} % of "
+        f"{content['draws']} draws, the level is {region['is']} in all of these tiles."
+    )
+
+
+EXCEEDANCE = AnswerKind(
+    "exceedance_*.json",
+    "share_falling_short",
+    read_exceedance,
+    at=1,
+    rasters=("excursion", "excursion_short"),
+)

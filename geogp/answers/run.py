@@ -1,0 +1,284 @@
+"""A finished run, with methods that answer questions about the map."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import geopandas as gpd
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from geogp.answers.areas import area_levels
+from geogp.answers.at import place_answers
+from geogp.answers.change import level_changes
+from geogp.answers.exceedance import threshold_shares
+from geogp.answers.next import next_tiles
+from geogp.answers.opening import sample_of, with_data
+from geogp.answers.providers import provider_levels
+from geogp.answers.requests import (
+    AreasRequest,
+    ChangeRequest,
+    ExceedanceRequest,
+    NextRequest,
+    PlaceQuestion,
+    RunRequest,
+)
+from geogp.arguments import checked_arguments, places_of
+from geogp.errors import DataError, RequestError
+from geogp.geodata.places.area_kinds import BY_COUNTY
+from geogp.models.options import CANDIDATES
+from geogp.runs.pipeline.arithmetic import arithmetic
+from geogp.runs.progress import ProgressListener
+from geogp.runs.reopen import Reopened
+from geogp.runs.run_places import PLACES_IN_RUN, RunPlaces
+from geogp.runs.stored_run import StoredRun
+
+Asked = TypeVar("Asked", bound=RunRequest)
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, eq=False)
+class Run(StoredRun):
+    """A finished run with methods that answer questions about its map; see `StoredRun`."""
+
+    _opened: dict[Any, Reopened] = field(default_factory=dict, init=False, repr=False)
+
+    def reopen(
+        self,
+        *,
+        tests: int | None = None,
+        devices: int | None = None,
+        at: str | None = None,
+        counts: bool = False,
+    ) -> Reopened:
+        """Read the run's data again, and return the run with these data.
+
+        Parameters
+        ----------
+        tests
+            Number of tests in a tile mean; None means the median of the region's rows.
+        devices
+            Number of devices that made these tests; None means the region's typical number.
+        at
+            The quarter; None means the quarter of the run's map.
+        counts
+            Whether to accept a run whose target is the number of tests.
+
+        Raises
+        ------
+        RequestError
+            The target is a class, or it is the number of tests and `counts` is false, or run.json
+            names an address that the user has not given.
+        DataError
+            A file is damaged, contradicts another file, or has changed since the run was made.
+        """
+        asked = tests, devices, at
+        if asked not in self._opened:
+            self._opened[asked] = with_data(
+                self, tests=tests, devices=devices, at=at, counts=counts
+            )
+        return self._opened[asked]
+
+    def areas(
+        self,
+        by: str = BY_COUNTY,
+        *,
+        weights: str | None = None,
+        question: str = "level",
+        tests: int | None = None,
+        devices: int | None = None,
+        at: str | None = None,
+        draws: int = 400,
+        seed: int = 0,
+        crs: str | None = None,
+    ) -> gpd.GeoDataFrame:
+        """Return the level of each area, one row per area; see `AreasRequest` and `area_levels`.
+
+        With `question` ``tile-mean``, the table has means of new measurements instead.
+        """
+        asked = AreasRequest(
+            self.path,
+            by=by,
+            weights=weights,
+            question=question,
+            tests=tests,
+            devices=devices,
+            at=at,
+            draws=draws,
+            seed=seed,
+            crs=crs,
+        )
+        return self._answer(area_levels, asked).frame
+
+    def providers(
+        self,
+        by: str = BY_COUNTY,
+        *,
+        at: str | None = None,
+        seed: int = 0,
+        crs: str | None = None,
+    ) -> pd.DataFrame:
+        """Return levels and differences of the providers of a run by provider in each area.
+
+        The table has one row for each area and each pair of providers; see `provider_levels`.
+        """
+        asked = AreasRequest(self.path, by=by, at=at, seed=seed, crs=crs, by_provider=True)
+        return self._answer(provider_levels, asked).table
+
+    def change(
+        self,
+        start: str,
+        end: str | None = None,
+        *,
+        by: str = BY_COUNTY,
+        at_least: float | None = None,
+        draws: int = 400,
+        seed: int = 0,
+        crs: str | None = None,
+    ) -> gpd.GeoDataFrame:
+        """Return the change of the level of each area between two quarters.
+
+        The table has one row per area; see `ChangeRequest` and `level_changes`.
+        """
+        asked = ChangeRequest(
+            self.path,
+            start=start,
+            end=end,
+            by=by,
+            at_least=at_least,
+            draws=draws,
+            seed=seed,
+            crs=crs,
+        )
+        return self._answer(level_changes, asked).frame
+
+    def at(
+        self,
+        latitude: ArrayLike,
+        longitude: ArrayLike,
+        *,
+        quarters: str | None = None,
+        question: str | None = None,
+        tests: int | None = None,
+        devices: int | None = None,
+        threshold: Sequence[float] | None = None,
+        near_km: float = 2.0,
+    ) -> pd.DataFrame:
+        """Return predictions at places in degrees, one row per place and quarter.
+
+        See `PlaceQuestion` for the arguments, and `place_answers` for the columns.
+        """
+        asked = PlaceQuestion(
+            quarters=quarters,
+            question=question,
+            tests=tests,
+            devices=devices,
+            threshold=cast("tuple[float, ...] | None", threshold),
+            near_km=near_km,
+        )
+        x, y = map(np.atleast_1d, places_of(longitude, latitude))
+        if x.ndim != 1 or not (np.isfinite(x) & np.isfinite(y)).all():
+            raise DataError("expected finite latitudes and longitudes, each (n,).")
+        if not len(x):
+            raise RequestError("expected one place or more, found none.")
+        with arithmetic(precision=self.record.precision):
+            run = self.path, self.record
+            found = place_answers(run, self.loaded, (x, y), asked, lambda: self.reopen(counts=True))
+        return found.table
+
+    def exceedance(
+        self,
+        threshold: Sequence[float] | None = None,
+        *,
+        by: str | None = None,
+        weights: str | None = None,
+        at: str | None = None,
+        draws: int = 500,
+        seed: int = 0,
+        crs: str | None = None,
+    ) -> pd.DataFrame:
+        """Return the share of each area where the level does not reach the threshold.
+
+        Each row has one area and one threshold; see `ExceedanceRequest` and `threshold_shares`.
+        """
+        asked = ExceedanceRequest(
+            self.path,
+            threshold=cast("tuple[float, ...] | None", threshold),
+            by=by,
+            weights=weights,
+            at=at,
+            draws=draws,
+            seed=seed,
+            crs=crs,
+        )
+        found = self._answer(threshold_shares, asked)
+        tables = [one.shares.assign(threshold=one.threshold.value) for one in found]
+        return pd.concat(tables, ignore_index=True)
+
+    def next(
+        self,
+        tiles: int = 50,
+        *,
+        among: str | None = None,
+        within: str | None = None,
+        by: str = BY_COUNTY,
+        tests: int | None = None,
+        devices: int | None = None,
+        at: str | None = None,
+        candidates: int = CANDIDATES,
+        seed: int = 0,
+        crs: str | None = None,
+    ) -> gpd.GeoDataFrame:
+        """Return the best tiles for new measurements; see `NextRequest` and `next_tiles`."""
+        asked = NextRequest(
+            self.path,
+            tiles=tiles,
+            among=among,
+            within=within,
+            by=by,
+            tests=tests,
+            devices=devices,
+            at=at,
+            candidates=candidates,
+            seed=seed,
+            crs=crs,
+        )
+        return self._answer(next_tiles, asked).frame
+
+    def _answer(self, answer: Callable[[Reopened, Asked], Found], request: Asked) -> Found:
+        """Return the answer to a request about the run with its data read again."""
+        with arithmetic(precision=self.record.precision):
+            return answer(self.reopen(**sample_of(request)), request)
+
+
+@checked_arguments
+def open_run(
+    path: Path | str,
+    *,
+    device: str = "auto",
+    read_from: RunPlaces = PLACES_IN_RUN,
+    listener: ProgressListener | None = None,
+) -> Run:
+    """Return a finished run.
+
+    Parameters
+    ----------
+    path
+        The run folder.
+    device
+        ``auto``, ``cpu`` or ``cuda``.
+    read_from
+        Folders or addresses of tiles and boundaries, if run.json has others.
+    listener
+        Called with stages and warnings.
+
+    Raises
+    ------
+    RequestError
+        The folder is not a finished run, or the device is unknown or not available.
+    DataError
+        run.json is damaged, or was written by a later version of geogp.
+    """
+    return Run.read(Path(path), device, read_from, listener)

@@ -1,1 +1,0 @@
-"""Commands that answer questions about a finished run."""

@@ -1,1 +1,0 @@
-"""Commands about points in files: predictions at places, and the template of a file."""

@@ -1,0 +1,100 @@
+"""What geogp reads from a file of your own tests, and a template of such a file."""
+
+from typing import Any
+
+import numpy as np
+
+from geogp.commands.data_requests import PointsRequest
+from geogp.errors import RequestError
+from geogp.geodata.places.distances import nearest_km
+from geogp.geodata.points.point_checks import extent_km, mistakes
+from geogp.geodata.points.point_tests import PointTests
+from geogp.geodata.tiles.quadkeys import NORTHMOST
+from geogp.geodata.tiles.quarters import quarter_label
+from geogp.maps.page.page_places import town_places
+from geogp.models.numerics.devices import pick_device
+from geogp.runs.output_files import OutputFiles
+from geogp.runs.pipeline.plan import plan_map
+from geogp.runs.pipeline.read import read_inputs
+from geogp.runs.pipeline.splits import make_splits
+from geogp.runs.progress import ProgressListener, RunListener
+
+FAR_FROM_TOWNS_KM, NEAR_TOWNS_KM, TOWNS_ASKED = 100.0, 30.0, 1000
+"""Median distances from towns of 1,000 tests that suggest a lost sign of the coordinates."""
+
+TEMPLATE = """\
+time,latitude,longitude,download_mbps,upload_mbps,latency_ms,provider,technology
+2023-11-05T14:30:00Z,18.20013,-66.40027,48.2,9.6,31,North Telecom,5G
+2023-11-05T14:31:10Z,18.20188,-66.40301,12.7,3.1,54,North Telecom,4G
+2023-12-24,18.21950,-66.42333,88.0,17.4,22,South Mobile,5G
+"""
+"""A file of three tests; the last time is a bare date, which is in UTC."""
+
+
+def write_template(request: PointsRequest) -> dict[str, Any]:
+    """Write `TEMPLATE` to a CSV file; raise RequestError for another file (see `OutputFiles`)."""
+    path = request.file
+    if path.suffix.lower() != ".csv":
+        raise RequestError(f"expected a file that ends in .csv, found another ending: {path}.")
+    output = OutputFiles("points", [path], force=request.force, cure="choose another file")
+    output.write(path, TEMPLATE.encode())
+    return {"template": str(path), "columns": TEMPLATE.partition("\n")[0].split(",")}
+
+
+def describe_points(request: PointsRequest, listener: ProgressListener) -> dict[str, Any]:
+    """Return what `geogp map --points` would read; raise its errors of everything before the fit.
+
+    Warnings go to the listener.
+    """
+    listener = RunListener()
+    inputs = read_inputs(request.map, listener)
+    plan_map(request.map, inputs, pick_device(request.map.device), listener)
+    make_splits(request.map, inputs, listener)
+    found, seen = inputs.points, inputs.observations
+    assert found is not None, "the request has a file of tests"
+    warnings = [*listener.warnings, *_mistaken(found)]
+    for text in warnings:
+        listener.warn(text)
+    quarters, rows = np.unique(seen.quarter, return_index=True)
+    tests = np.add.reduceat(seen.tests, rows)
+    wide, high = extent_km(found.longitude, found.latitude)
+    return {
+        "points": str(request.file),
+        "target": request.target,
+        "understood": dict(found.notes),
+        "columns": found.columns,
+        "units": {
+            name: {"unit": unit, "from": origin} for name, (unit, origin) in found.units.items()
+        },
+        "rows": found.rows,
+        "left_out": found.counts,
+        "tests": len(found.value),
+        "tiles": len(np.unique(seen.quadkey)),
+        "tile_quarters": len(seen),
+        "quarters": dict(zip(map(quarter_label, quarters.tolist()), tests.tolist(), strict=True)),
+        "bounds": [
+            *(float(found.longitude.min()), float(found.latitude.min())),
+            *(float(found.longitude.max()), float(found.latitude.max())),
+        ],
+        "extent_km": [round(wide, 1), round(high, 1)],
+        "warnings": warnings,
+    }
+
+
+def _mistaken(found: PointTests) -> list[str]:
+    """Return a warning if no town is near, but towns are with a swap or another sign."""
+    east, north = town_places()
+    some = np.linspace(0, len(found.value) - 1, min(TOWNS_ASKED, len(found.value))).astype(int)
+    x, y = found.longitude[some], found.latitude[some]
+    towns_km = float(np.median(nearest_km(x, y, east, north)))
+    if towns_km < FAR_FROM_TOWNS_KM:
+        return []
+    near = []
+    for hint, turned_x, turned_y in mistakes(x, y):
+        if np.abs(turned_y).max() < NORTHMOST:
+            km = float(np.median(nearest_km(turned_x, turned_y, east, north)))
+            near += [f"{km:,.0f} km with {hint}"] * (km < NEAR_TOWNS_KM)
+    if not near:
+        return []
+    begin = f"the tests of {found.path.name} lie {towns_km:,.0f} km from the nearest towns, but "
+    return [f"{begin}{' or '.join(near)}. Are the coordinates right?"]

@@ -1,0 +1,80 @@
+"""What the report of a run shows of the files beside it: pictures, the page, and answers."""
+
+import base64
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+
+from geogp.errors import DataError
+from geogp.maps.target_quantities import quantity_of
+
+_WIDEST = 1000
+"""Largest width of a picture in a page, in pixels."""
+
+
+@dataclass(frozen=True)
+class ShownAnswer:
+    """An answer: its title, sentences, table as texts, and names of files in the run folder.
+
+    `mark` names the answer's part of the report, for links; `picture` is a PNG file, or empty.
+    """
+
+    mark: str
+    title: str
+    notes: list[str]
+    head: list[str]
+    rows: list[list[str]]
+    files: list[str]
+    picture: str
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What lies in the folder of a report, whose map shows `subject`.
+
+    `map_picture` is the file of the main picture of the map, or empty; `with_map` says whether the
+    folder has the interactive page.
+    """
+
+    folder: Path = Path()
+    subject: str = ""
+    map_picture: str = ""
+    with_map: bool = False
+    answers: tuple[ShownAnswer, ...] = ()
+
+    @classmethod
+    def in_folder(
+        cls, folder: Path, target: str, answers: tuple[ShownAnswer, ...] = ()
+    ) -> "Beside":
+        """Return what lies in a run folder, and the answers in it."""
+        about = quantity_of(target)
+        view = "expected" if about.counted else about.suffix if about.classes else "median"
+        picture = f"{view}.png"
+        return cls(
+            folder,
+            about.subject,
+            picture if (folder / picture).is_file() else "",
+            (folder / "map.html").is_file(),
+            answers,
+        )
+
+    def source(self, name: str) -> str:
+        """Return a PNG file as a ``data:`` URL of a picture of few bytes.
+
+        Raises DataError if the file is damaged.
+        """
+        path, stream = self.folder / name, io.BytesIO()
+        try:
+            with Image.open(path, formats=["PNG"]) as image:
+                small = image.convert("RGB")
+        except (OSError, ValueError, Image.DecompressionBombError) as error:
+            raise DataError(f"{path} cannot be read as a picture ({error}). Delete it.") from error
+        small.thumbnail((_WIDEST, 4 * _WIDEST))
+        small.save(stream, "WEBP", quality=80)
+        return "data:image/webp;base64," + base64.b64encode(stream.getvalue()).decode()
+
+
+NOTHING_BESIDE = Beside()
+"""For a report without a folder."""

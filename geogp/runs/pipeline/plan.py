@@ -1,0 +1,120 @@
+"""The second step of a run: what the map shows, and how its models are made."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from geogp.choices import AVERAGE, check_sample
+from geogp.errors import RequestError
+from geogp.evaluation.conformal.repair_methods import BY_STRATA
+from geogp.geodata.places.region import Region
+from geogp.geodata.places.stratum_column import UNKNOWN
+from geogp.geodata.tiles.quarters import quarter_index, quarter_label
+from geogp.models.names import ModelName, find_model
+from geogp.records.map_settings import MAX_TILES, MapSettings
+from geogp.records.record_names import LEVEL, OTHER_QUESTIONS
+from geogp.runs.pipeline.read import Inputs
+from geogp.runs.pipeline.run_model import RunModel
+from geogp.runs.progress import RunListener
+from geogp.runs.question import Question, check_quarter
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is decided before the fits: how models are made, and what the map shows.
+
+    `refits` says whether the map needs its own fit, in addition to the fits of the splits.
+    """
+
+    model: RunModel
+    question: Question
+    refits: bool
+
+
+def plan_map(
+    settings: MapSettings, inputs: Inputs, device: torch.device, listener: RunListener
+) -> Plan:
+    """Return the plan of a map; warn of misleading maps.
+
+    Raises RequestError if the model cannot predict the map, the zoom gives too few tiles or the
+    repair needs strata that some tiles lack.
+    """
+    model = RunModel.of(settings, inputs, device)
+    question = question_of(settings, inputs)
+    inputs.region.check_zoom(settings.zoom)
+    _check_strata(settings, inputs.region)
+    quarters, timeless = inputs.observations.quarters, model.scale.times is None
+    check_quarter(question.quarter, quarters, model.name, timeless=timeless)
+    _check_question(settings, question, model.name, listener)
+    if question.beyond:
+        listener.warn(
+            f"the map shows {question.at}, but the data end in {quarter_label(quarters[-1])}: the "
+            "predicted level stays constant, and the intervals become wider."
+        )
+    return Plan(model, question, model.preset.refit or "random" not in settings.splits)
+
+
+def question_of(settings: MapSettings, inputs: Inputs) -> Question:
+    """Return the predicted quantity and the quarter of the map.
+
+    A run by provider maps the provider with most rows.
+    """
+    name, rows = find_model(settings.model), inputs.observations
+    latest = rows.quarters[-1]
+    quarter = latest if settings.at is None else quarter_index(settings.at)
+    if name.kind != AVERAGE:
+        return Question(name.kind, quarter, latest, None)
+    typical = max(1, round(float(np.median(rows.tests))))
+    tests = 1 if settings.question == "single-test" else settings.tests or typical
+    knows_tests = name.has_tiles or settings.conformal == BY_STRATA
+    counted = knows_tests and settings.question != LEVEL
+    devices = None
+    if name.has_tiles and counted:
+        devices = settings.devices or rows.typical_devices(tests)
+    provider = inputs.providers[0] if inputs.providers else None
+    return Question(
+        settings.question, quarter, latest, tests if counted else None, devices, provider
+    )
+
+
+def _check_strata(settings: MapSettings, region: Region) -> None:
+    """Raise RequestError if the repair uses strata and some tiles have no stratum."""
+    strata = region.strata
+    if settings.conformal != BY_STRATA or strata is None or strata.rest is None:
+        return
+    tiles = region.tiles(region.zoom_within(settings.zoom, MAX_TILES))
+    lost = int((region.stratum(*tiles.centres) == UNKNOWN).sum())
+    if lost:
+        raise RequestError(
+            f"--conformal {BY_STRATA} needs the stratum of every tile, but {lost:,} of "
+            f"{len(tiles):,} tiles lie in neither {strata.names[0]} nor {strata.names[1]}. Extend "
+            f"the polygons of --strata, or choose --conformal marginal or local."
+        )
+
+
+def _check_question(
+    settings: MapSettings, question: Question, name: ModelName, listener: RunListener
+) -> None:
+    """Raise RequestError if the model cannot predict the quantity; warn of misleading maps."""
+    check_sample(question.tests, question.devices)
+    if settings.devices is not None and question.devices is None:
+        listener.warn(
+            f"the noise of {name.name} does not depend on devices: --devices has no effect."
+        )
+    chosen = settings.question == "single-test" or settings.tests or settings.devices
+    if question.tests is None and question.name not in {LEVEL, *OTHER_QUESTIONS} and chosen:
+        listener.warn(
+            f"the noise of {name.name} does not depend on the number of tests: the map predicts "
+            "measurements with as many tests as those in the data."
+        )
+    if question.name == LEVEL and not name.has_spread:
+        raise RequestError(
+            f"{name.name} does not state the uncertainty of its level, so --for level has no "
+            f"intervals. Choose --for tile-mean or --for single-test, or another model."
+        )
+    if question.name == LEVEL and name.spread_is_noise:
+        listener.warn(
+            f"the function variance of {name.name} also contains noise that varies over space, so "
+            "the intervals of the level are too wide."
+        )

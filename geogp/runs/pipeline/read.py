@@ -1,0 +1,144 @@
+"""The first step of a run: reads the region, the rows and all other files."""
+
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+
+import pandas as pd
+
+from geogp.errors import DataError, RequestError
+from geogp.estimators.point_scale import providers_of
+from geogp.geodata.places.census import Boundaries
+from geogp.geodata.places.file_choice import file_and_rest
+from geogp.geodata.places.layers import PolygonLayer, read_layers
+from geogp.geodata.places.region import Region
+from geogp.geodata.points.point_tests import PointTests, read_point_tests
+from geogp.geodata.store.sources import open_source
+from geogp.geodata.tiles.observations import Observations
+from geogp.geodata.tiles.ookla import Ingested, InputFile, read_observations
+from geogp.geodata.tiles.quarters import parse_quarters
+from geogp.geodata.tiles.targets import TARGETS
+from geogp.models.names import find_model
+from geogp.records.map_settings import MapSettings
+from geogp.runs.pipeline.run_covariates import PlaceTables, read_run_covariates
+from geogp.runs.progress import RunListener
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a run reads: boundaries, rows, covariates, polygons of reports, and own tests.
+
+    `points` is None if the rows are Ookla's tiles.
+    """
+
+    boundaries: Boundaries
+    ingested: Ingested
+    places: PlaceTables
+    layers: tuple[PolygonLayer, ...] = ()
+    layer_files: tuple[InputFile, ...] = ()
+    points: PointTests | None = None
+
+    @property
+    def region(self) -> Region:
+        """The region to map."""
+        return self.boundaries.region
+
+    @property
+    def observations(self) -> Observations:
+        """All rows of the region."""
+        return self.ingested.observations
+
+    @property
+    def files(self) -> list[InputFile]:
+        """All files, in the order of run.json."""
+        of_places = self.places.files
+        return [*self.boundaries.files, *self.layer_files, *self.ingested.files, *of_places]
+
+    @cached_property
+    def providers(self) -> tuple[str, ...]:
+        """The providers of a run by provider, with most rows first; otherwise none."""
+        names = self.observations.provider
+        return () if names is None else providers_of(names)
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """Table of all rows, with the columns that the run's estimator reads."""
+        rows = self.observations
+        place = rows.longitude, rows.latitude, rows.quarter
+        table = self.places.at(*place, provider=rows.provider)
+        table = table.assign(tests=rows.tests, devices=rows.devices)
+        return table if TARGETS[rows.target].counted else table.drop(columns="area_km2")
+
+
+def read_inputs(settings: MapSettings, listener: RunListener) -> Inputs:
+    """Read all data of a run; raise the errors of `run_map`."""
+    with listener.timed("read"):
+        listener.begin("read", "reading boundaries and tiles")
+        quarters = parse_quarters(settings.quarters) if settings.quarters else None
+        source = open_source(settings.source)
+        _check_files(settings)
+        layers, layer_files = read_layers(settings.layers, settings.crs)
+        points = _read_points(settings, listener)
+        extent = points.extent if points and settings.place.is_extent else None
+        boundaries = settings.place.read(extent)
+        region = boundaries.region
+        if find_model(settings.model).counts:
+            listener.stage(f"the model {settings.model} predicts numbers of tests")
+        if points:
+            ingested = points.observations(region, quarters)
+        else:
+            ingested = read_observations(
+                source,
+                region,
+                service=settings.service,
+                target=settings.target,
+                quarters=quarters,
+                progress=partial(listener.progress, "tiles"),
+            )
+        rows = ingested.observations
+        hear = partial(listener.progress, "covariates")
+        places = read_run_covariates(settings.covariates, source, region, rows, hear)
+    if rows.y.min() == rows.y.max():
+        raise DataError(
+            f"the {settings.target} has the same value in all {len(rows)} rows of {region.name}; "
+            "there is nothing to learn."
+        )
+    for text in (*boundaries.warnings, *ingested.warnings, *places.warnings):
+        listener.warn(text)
+    counties = () if boundaries.counties is None else (boundaries.counties,)
+    for layer in (*counties, *layers):
+        overlap = layer.overlap(rows.longitude, rows.latitude, "rows")
+        for text in layer.warnings if overlap is None else (*layer.warnings, overlap):
+            listener.warn(text)
+    return Inputs(boundaries, ingested, places, layers, layer_files, points)
+
+
+def _check_files(settings: MapSettings) -> None:
+    """Raise RequestError if a file is missing that is read after the boundaries and the tiles."""
+    if settings.crs and not (settings.region_file or settings.strata or settings.layers):
+        raise RequestError(
+            f"--crs {settings.crs} describes files of polygons, but there is no --region-file, "
+            "--strata or --layer. Leave --crs out."
+        )
+    # Other covariates are names, such as a service, or addresses.
+    named = {"covariates": [text for text in settings.covariates if Path(text).is_absolute()]}
+    named["strata"] = [] if settings.strata is None else [str(file_and_rest(settings.strata)[0])]
+    for option, paths in named.items():
+        for path in paths:
+            if not Path(path).exists():
+                raise RequestError(f"no file {path}; expected an existing file for --{option}.")
+
+
+def _read_points(settings: MapSettings, listener: RunListener) -> PointTests | None:
+    """Return the user's own tests, and tell what was understood; None without such a file."""
+    if settings.own_points is None:
+        return None
+    points = read_point_tests(
+        settings.own_points,
+        target=settings.target,
+        service=settings.service,
+        apart=not settings.place.is_extent,
+    )
+    for subject, note in points.notes:
+        listener.stage(f"{points.path.name}, {subject}: {note}")
+    return points

@@ -1,0 +1,121 @@
+"""The last step of a run: writes all files of the run folder, and its reports."""
+
+from pathlib import Path
+
+import pandas as pd
+from msgspec import UNSET, convert
+from msgspec.structs import replace
+
+from geogp.files import sha256_of, write_bytes, write_text
+from geogp.geodata.points.point_tests import PointTests
+from geogp.geodata.tiles.observations import Observations
+from geogp.geodata.tiles.quarters import quarter_label
+from geogp.maps.csv_tables import write_csv
+from geogp.models.numerics.threads import aside
+from geogp.records.input_records import PointsRecord, ProviderRecord, UnitRecord
+from geogp.records.run_record import RowsLeftOut, RunMap, RunRecord, given
+from geogp.reports.beside import Beside
+from geogp.runs.pipeline.draw import MapContent
+from geogp.runs.pipeline.fit import Fits
+from geogp.runs.pipeline.plan import Plan
+from geogp.runs.pipeline.repair import with_repair
+from geogp.runs.pipeline.target_kinds import kind_of
+from geogp.runs.progress import RunListener
+from geogp.runs.run_folder import GRID_FILE, MODEL_FILE, PREDICTIONS_FILE, RunFolder
+
+LEFT_OUT_FILE = "left_out.csv"
+"""The rows of the user's own file that a run leaves out, with the reasons."""
+
+PAGE_FILE = "map.html"
+"""The interactive page in a run folder."""
+
+REPORT_FILES = ("report.json", "report.md", "report.html")
+"""The report in a run folder, which is made from run.json and the test predictions."""
+
+
+def write_run(
+    folder: RunFolder,
+    plan: Plan,
+    fits: Fits,
+    content: MapContent,
+    listener: RunListener,
+    *,
+    keep_later: bool = False,
+) -> RunRecord:
+    """Write all files of a run into its folder, and return its record.
+
+    `keep_later` keeps the files of other commands. Raises OutputError if a file cannot be written.
+    """
+    listener.begin("write", "writing maps and report")
+
+    def write(staged: Path) -> RunRecord:
+        with listener.timed("write"):
+            fits.save_model(staged / MODEL_FILE)
+            plain = fits.predictions.astype({"stratum": str})
+            table = plain.to_parquet(index=False, compression="zstd", write_page_checksum=True)
+            write_bytes(staged / PREDICTIONS_FILE, table)
+            base_map = not plan.model.settings.self_contained
+            # The figures change settings of matplotlib meanwhile, none of which the page uses.
+            with aside(
+                lambda: content.html(listener.warnings, base_map=base_map), plan.model.device
+            ) as page:
+                content.write(staged)
+            write_text(staged / PAGE_FILE, page())
+            points = content.inputs.points
+            if points is not None and len(points.left_out):
+                write_csv(staged / LEFT_OUT_FILE, points.left_out)
+            sha256 = sha256_of(staged / GRID_FILE)
+            run = _record(content, fits, listener, sha256)
+            write_report(staged, run, fits.predictions)
+            size = (staged / PAGE_FILE).stat().st_size
+            return replace(run, map=replace(given(run.map, RunMap()), page_bytes=size))
+
+    run = folder.complete(write, keep_later=keep_later)
+    listener.clock.end()
+    return run
+
+
+def write_report(folder: Path, run: RunRecord, predictions: pd.DataFrame) -> None:
+    """Write `REPORT_FILES` into a folder; the report shows the picture of the map there."""
+    beside = Beside.in_folder(folder, run.target)
+    for name, text in kind_of(run.target).report(run, predictions, beside).items():
+        write_text(folder / name, text)
+
+
+def _record(content: MapContent, fits: Fits, listener: RunListener, grid_sha256: str) -> RunRecord:
+    """Return the content of run.json, without its list of files."""
+    inputs = content.inputs
+    ingested, rows, points = inputs.ingested, inputs.observations, inputs.points
+    return replace(
+        fits.record,
+        region_name=inputs.region.name,
+        quarters_missing=[quarter_label(quarter) for quarter in ingested.missing],
+        quarters_unreached=[quarter_label(quarter) for quarter in ingested.unreached],
+        rows_left_out=[convert(left.described(), RowsLeftOut) for left in ingested.left_out],
+        calibration=with_repair(fits.record.calibration, content.repair),
+        covariates=content.covariates or UNSET,
+        providers=[_provider(rows, name) for name in inputs.providers] or UNSET,
+        points=UNSET if points is None else _points_record(points),
+        seconds=listener.seconds,
+        warnings=listener.warnings,
+        map=replace(content.record, grid_sha256=grid_sha256),
+        attribution=ingested.attribution,
+    )
+
+
+def _points_record(points: PointTests) -> PointsRecord:
+    """Return what run.json says of the user's own file of tests."""
+    return PointsRecord(
+        understood=dict(points.notes),
+        units={
+            name: UnitRecord(unit=unit, read_from=origin)
+            for name, (unit, origin) in points.units.items()
+        },
+        rows=points.rows,
+        left_out=points.counts,
+    )
+
+
+def _provider(rows: Observations, name: str) -> ProviderRecord:
+    own = rows.of_provider(name)
+    return ProviderRecord(name=name, rows=len(own), tests=int(own.tests.sum()))

@@ -1,0 +1,253 @@
+"""Answers of later commands in the pages of a run: read from JSON, and rendered."""
+
+import json
+import re
+import shutil
+
+import pytest
+from PIL import Image
+from run_worlds import Heard
+
+from geogp.answers.pages import layers_of, read_answers, remake_report, show_answers
+from geogp.errors import DataError
+from geogp.reports.words import MISSING
+from geogp.runs.file_records import damaged_files, record_files
+from geogp.runs.run_folder import read_run_record
+
+AREA = {"area": "Añasco <b>", "tiles": 1200, "measured_tiles": 30, "far_share": 0.25}
+BOUNDS = {
+    f"level_{kind}{end}_mbps": value
+    for kind in ("mean", "median")
+    for end, value in {"": 12.34, "_lower": 10.0, "_upper": 15.06}.items()
+}
+REGION = {"is": "below 7 Mbps", "tiles": 0, "tiles_interval": [0, 3], "probability": 1.0}
+TOLD = {
+    "areas_county_download_level_2023Q4": {
+        "for": "level",
+        "by": "county",
+        "at": "2023Q4",
+        "unit": "Mbps",
+        "warnings": ["a warning"],
+        "areas": [AREA | BOUNDS | {"tests": 77}],
+    },
+    "change_county_download_2022Q1_2023Q4": {
+        "for": "level",
+        "by": "county",
+        "from": "2022Q1",
+        "to": "2023Q4",
+        "unit": "Mbps",
+        "areas": [
+            AREA
+            | {"level_from_mbps": 8.0, "level_to_mbps": 12.0, "change_percent": 50.0}
+            | {"change_lower_percent": -2.0, "change_upper_percent": 110.0}
+            | {"probability_rose": 0.971, "direction": ""}
+        ],
+    },
+    "exceedance_7_mbps": {
+        "for": "level",
+        "at": "2023Q4",
+        "falls_short": "below 7 Mbps",
+        "notes": ["a note"],
+        "joint_regions": {"short": REGION},
+        "share_falling_short": [
+            AREA | {"area_km2": 5397.1, "mean": 0.123, "lower": 0.1, "upper": 0.2}
+        ],
+    },
+    "next_tiles": {
+        "at": "2023Q4",
+        "tests": 3,
+        "devices": None,
+        "removed": 0.1,
+        "removed_by_widest": 0.05,
+        "counted": "all tiles",
+        "counted_tiles": 9,
+        "chosen": [
+            {"rank": 1, "longitude": -66.5, "latitude": 18.25, "stratum": "rural", "tests": 0}
+            | {"sd_before_log10": 0.4, "sd_after_log10": 0.3, "removed": 0.0123}
+        ],
+    },
+}
+CELLS = {
+    "areas_county_download_level_2023Q4": [
+        "1,200",
+        "30",
+        "25%",
+        "77",
+        *2 * ["12.3", "10.0 to 15.1"],
+    ],
+    "change_county_download_2022Q1_2023Q4": [
+        *("1,200", "25%", "8.0", "12.0", "+50.0 %", "-2.0 to +110.0 %", "0.971", ""),
+    ],
+    "exceedance_7_mbps": ["1,200", "5,397", "12.3%", "10.0% to 20.0%"],
+    "next_tiles": ["-66.5000", "18.2500", "rural", "0", "0.400", "0.300", "1.23%"],
+}
+
+
+RASTERS = {
+    "change_county_download_2022Q1_2023Q4": [
+        *(
+            "change_percent_download_2022Q1_2023Q4.tif",
+            "probability_rose_download_2022Q1_2023Q4.qml",
+        ),
+    ],
+    "exceedance_7_mbps": ["excursion_7_mbps.tif", "excursion_short_7_mbps.tif"],
+}
+
+
+@pytest.fixture
+def folder(finished, tmp_path):
+    """A run folder with its report and its page, and no answer."""
+    path = shutil.copytree(finished.path, tmp_path / "run")
+    Image.new("RGB", (1400, 700), "red").save(path / "median.png")
+    return path
+
+
+def write(folder, name):
+    (folder / f"{name}.json").write_text(json.dumps(TOLD[name]), "utf-8")
+    Image.new("RGB", (30, 20)).save(folder / f"{name.replace('exceedance', 'excursion')}.png")
+    for one in (f"{name}.csv", *RASTERS.get(name, [])):
+        (folder / one).write_text("area\n", "utf-8")
+
+
+def pages(folder):
+    """Return the pages with all answers; rendered a second time, they are the same."""
+    show_answers(folder)
+    names = ("report.html", "report.md", "map.html")
+    texts = {name: (folder / name).read_text("utf-8") for name in names}
+    show_answers(folder)
+    assert {name: (folder / name).read_text("utf-8") for name in names} == texts
+    assert not {*names} & {*damaged_files(folder, read_run_record(folder)[1])}
+    return texts
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_each_answer_is_a_table_with_its_files(folder, name):
+    write(folder, name)
+    (one,) = (stored.shown for stored in read_answers(folder))
+    assert len(one.head) == len(one.rows[0])
+    assert one.rows[0][1:] == CELLS[name]
+    picture = f"{name.replace('exceedance', 'excursion')}.png"
+    assert set(one.files) == {f"{name}.json", f"{name}.csv", picture, *RASTERS.get(name, [])}
+    assert one.picture == picture
+    text = pages(folder)
+    assert f"### {one.title}" in text["report.md"]
+    assert f'<a href="{picture}"><img' in text["report.html"]
+    for page in (text["report.html"], text["report.md"]):
+        for cell in filter(None, CELLS[name]):
+            assert cell in page.replace("\N{NO-BREAK SPACE}%", " %")
+        assert "Añasco <b>" not in page
+    (target,) = re.findall(r'href="report.html#(.*?)"', text["map.html"])
+    assert f'id="{target}"' in text["report.html"]
+
+
+def test_pages_show_the_map_and_follow_the_folder(folder):
+    plain = pages(folder)
+    assert 'href="map.html"' in plain["report.html"]
+    assert "![Map of the download speed](median.png)" in plain["report.md"]
+    (picture,) = re.findall(r'src="data:image/webp;base64,([^"]+)"', plain["report.html"])
+    assert len(picture) < 10_000
+    for name in TOLD:
+        write(folder, name)
+    full = pages(folder)
+    assert full["report.html"].count("data:image/webp") == 1 + len(TOLD)
+    assert [full["report.html"].count(one) for one in ("a warning", "a note")] == [1, 1]
+    for path in [one for name in TOLD for one in folder.glob(f"{name}.*")]:
+        path.unlink()
+    assert pages(folder) == plain
+
+
+def test_edited_pages_stay_as_they_are_until_the_report_is_made_again(folder):
+    write(folder, "next_tiles")
+    (folder / "report.html").write_text("<p>edited</p>", "utf-8")
+    (folder / "report.md").unlink()
+    show_answers(folder)
+    assert (folder / "report.html").read_text("utf-8") == "<p>edited</p>"
+    assert not (folder / "report.md").exists()
+    remake_report(folder)
+    for name in ("report.html", "report.md"):
+        assert "Where to measure next" in (folder / name).read_text("utf-8")
+
+
+def test_a_page_of_another_version_stays_and_a_warning_says_so(folder):
+    write(folder, "next_tiles")
+    page = (folder / "map.html").read_text("utf-8")
+    other = page.replace("script-src &#39;sha256-", "script-src &#39;sha256-0")
+    assert other != page
+    (folder / "map.html").write_text(other, "utf-8")
+    _, run = read_run_record(folder)
+    record_files(folder / "run.json", run, ["map.html"])
+    heard = Heard()
+    show_answers(folder, heard)
+    assert (folder / "map.html").read_text("utf-8") == other
+    (warning,) = heard.warnings
+    assert "map.html was written by another version of geogp" in warning
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "cells"),
+    [
+        ("areas_county_download_level_2023Q4", "level", ["2.3", "1.0 to 3.6"]),
+        ("areas_county_download_level_2023Q4", "tests", ["2.3", "1.0 to 3.6"]),
+        ("exceedance_7_mbps", "level", ["22.2%", "20.0% to 30.0%"]),
+    ],
+)
+def test_shares_and_means_with_weights_stand_beside_those_without(folder, name, kind, cells):
+    told = TOLD[name] | {"weights": "/home/me/people.tif", "for": kind}
+    rows = "areas" if "areas" in told else "share_falling_short"
+    ends, row = ("", "_lower", "_upper"), {}
+    for k, end in enumerate(ends):
+        row |= {f"tile_mean{end}_mbps": 9.0, f"level_weighted{end}_mbps": (2.3, 1.0, 3.6)[k]}
+        row |= {f"tile_weighted{end}_mbps": (2.3, 1.0, 3.6)[k]}
+        row[f"weighted{end or '_mean'}"] = (0.222, 0.2, 0.3)[k]
+    told |= {rows: [told[rows][0] | row]}
+    (folder / f"{name}.json").write_text(json.dumps(told), "utf-8")
+    (one,) = (stored.shown for stored in read_answers(folder))
+    assert one.rows[0][-2:] == cells
+    assert one.head[-1] == "95 % interval by people.tif"
+    assert ("mean of measurements" in one.title) == (kind == "tests")
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        *("[]", "{}", "{", '{"at": "2023Q4", "chosen": [{"rank": 1}]}', '{"at": 1, "chosen": 2}'),
+        json.dumps(TOLD["next_tiles"]).replace("0.4", str(10**400)),
+    ],
+)
+def test_other_files_are_named_beside_the_answers(folder, told):
+    write(folder, "exceedance_7_mbps")
+    (folder / "next_tiles.json").write_text(told, "utf-8")
+    assert [len(one.shown.rows) for one in read_answers(folder)] == [1, 0]
+    texts = pages(folder)
+    for page in (texts["report.html"], texts["report.md"]):
+        assert "This file is not an answer that geogp wrote" in page
+        assert "12.3" in page
+
+
+@pytest.mark.parametrize("told", ["[]", "{}", "{", '{"by": Infinity}'])
+def test_the_map_names_answers_that_it_cannot_show(folder, told):
+    write(folder, "areas_county_download_level_2023Q4")
+    (folder / "areas_county_download_level_2023Q4.json").write_text(told, "utf-8")
+    write(folder, "change_county_download_2022Q1_2023Q4")
+    layers, notes = layers_of(folder, read_answers(folder))
+    assert layers == []
+    fault, lost = notes
+    assert "2023Q4 is not on this map: the JSON file lacks for, by, at, unit, areas." in fault
+    assert "2023Q4.tif or far.tif is missing or damaged. Give the command again." in lost
+    page = pages(folder)["map.html"]
+    assert all(note in page for note in notes)
+    assert 'id="geogp-answers">[]</script>' in page
+
+
+def test_empty_cells_are_dashes(folder):
+    told = json.dumps(TOLD["next_tiles"]).replace("0.4", "null").replace("-66.5", "null")
+    (folder / "next_tiles.json").write_text(told, "utf-8")
+    (one,) = (stored.shown for stored in read_answers(folder))
+    assert [one.rows[0][at] for at in (1, 5)] == [MISSING, MISSING]
+
+
+def test_damaged_pictures_are_refused(folder):
+    write(folder, "next_tiles")
+    (folder / "next_tiles.png").write_text("no picture", "utf-8")
+    with pytest.raises(DataError, match=r"next_tiles\.png cannot be read as a picture"):
+        show_answers(folder)

@@ -1,0 +1,47 @@
+"""Tiers of speed: what a tile must reach."""
+
+import numpy as np
+import pytest
+
+from geogp.errors import DataError
+from geogp.geodata.tiles.targets import SPEED_TIERS, TARGETS, speed_tiers
+
+
+def test_a_tile_has_the_highest_tier_that_it_reaches():
+    rng = np.random.default_rng(0)
+    down, up = rng.uniform(0, 60, 500), rng.uniform(0, 6, 500)
+    found = speed_tiers(down, up)
+    for d, u, tier in zip(down, up, found, strict=True):
+        reached = [name for name, (a, b) in SPEED_TIERS.items() if d >= a and u >= b]
+        assert tier == reached[-1]
+    assert set(found) == set(SPEED_TIERS)
+
+
+def test_limits_belong_to_the_tier():
+    assert speed_tiers([5, 7, 35, 35], [1, 1, 3, 2.99]).tolist() == ["5/1", "7/1", "35/3", "7/1"]
+
+
+def test_a_higher_tier_asks_more():
+    limits = np.array(list(SPEED_TIERS.values()))
+    assert (np.diff(limits, axis=0) >= 0).all()
+
+
+def test_the_target_is_the_number_of_the_tier_and_missing_for_rows_left_out():
+    speeds = np.array([[40.0, np.nan, 6.0, 8.0], [5.0, np.nan, 0.5, 1.0]])
+    target = TARGETS["tier"]
+    np.testing.assert_array_equal(target.modelled(speeds), [3, np.nan, 0, 2])
+    assert target.classes == tuple(SPEED_TIERS)
+    np.testing.assert_allclose(TARGETS["upload"].modelled(speeds[1:]), np.log10(speeds[1]))
+
+
+@pytest.mark.parametrize(
+    ("down", "up", "match"),
+    [
+        ([1.0], [1.0, 2.0], r"shapes \(1,\) and \(2,\)"),
+        ([np.nan], [1.0], "0 or more"),
+        ([-1.0], [1.0], "0 or more"),
+    ],
+)
+def test_what_are_no_speeds_is_refused(down, up, match):
+    with pytest.raises(DataError, match=match):
+        speed_tiers(down, up)
