@@ -12,7 +12,7 @@ from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.splits.split_rows import split_groups, split_parts
 from geogp.files import remove
 from geogp.models.numerics.devices import pick_device
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 from geogp.runs.pipeline.fitting import RunFitter, fit_model
 from geogp.runs.pipeline.read import read_inputs
 from geogp.runs.pipeline.run_model import RunModel
@@ -27,10 +27,10 @@ Rows = NDArray[np.bool_]
 def prepare(options: argparse.Namespace, out: Path, **settings: Any) -> RunFitter:
     """Read the rows of the region that the options name, as ``geogp map`` does.
 
-    `out` is a folder for temporary files of a fit; settings are fields of `MapRequest`.
+    `out` is a folder for temporary files of a fit; settings are fields of `MapSettings`.
     """
     place = {name: getattr(options, name) for name in ("region", "source", "boundaries")}
-    request = MapRequest(**place, quarters=options.quarters, out=out, **settings)
+    request = MapSettings(**place, quarters=options.quarters, out=out, **settings)
     listener = RunListener()
     inputs = read_inputs(request, listener)
     model = RunModel.of(request, inputs, pick_device(request.device))

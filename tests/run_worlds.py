@@ -18,7 +18,7 @@ from geogp.geodata.simulation.simulated_tiles import simple_region, simulate
 from geogp.geodata.simulation.simulation_files import write_simulation
 from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.records.checked_types import checked
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 from geogp.records.run_record import (
     RUN_SCHEMA,
     RunDrawing,
@@ -50,10 +50,10 @@ class Small:
             *("--preset", "quick", "--epochs", "2", "--zoom", "13"),
         ]
 
-    def request(self, out: Path, **changes: object) -> MapRequest:
+    def request(self, out: Path, **changes: object) -> MapSettings:
         """Return a request that takes a few seconds."""
         settings = {"preset": "quick", "epochs": 2, "zoom": 13, **changes}
-        return MapRequest(
+        return MapSettings(
             region="DEMO",
             source=str(self.folder),
             boundaries=str(self.folder / "boundaries"),

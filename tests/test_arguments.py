@@ -12,7 +12,7 @@ import xarray as xr
 import geogp
 from geogp.arguments import check_kind, of_kind, rows_of
 from geogp.errors import DataError, GeogpError, RequestError
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 
 NOTHING = object()
 
@@ -206,7 +206,7 @@ def test_a_wrong_parameter_is_refused(name, points):
         _refused(lambda _, model=model: model.fit(points, points.value), None)
 
 
-SETTINGS = {name for name in inspect.signature(MapRequest).parameters if name != "region_file"}
+SETTINGS = {name for name in inspect.signature(MapSettings).parameters if name != "region_file"}
 TRUTHS = {"by_provider", "tune_weights", "self_contained", "fresh"}
 
 
@@ -214,7 +214,7 @@ TRUTHS = {"by_provider", "tune_weights", "self_contained", "fresh"}
 def test_a_wrong_setting_of_a_map_is_refused(name):
     wrong = {"a dictionary", "a complex number", "bytes", "an object", "a set", "a table"}
     for what in wrong | (set() if name in TRUTHS else {"a truth"}):
-        _refused(lambda value: MapRequest(**{"region": "PR", name: value}), WRONG[what])
+        _refused(lambda value: MapSettings(**{"region": "PR", name: value}), WRONG[what])
 
 
 def test_a_wrong_number_of_arguments_is_a_type_error():

@@ -9,7 +9,7 @@ from rich.table import Table
 from geogp.choices import settings_of
 from geogp.commands.batch.batch_plan import MAP_SETTINGS, BatchRequest, Execution
 from geogp.errors import RequestError
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 from geogp_cli import console
 from geogp_cli.setting_options import Answer, Command, answering, given, parameters_of
 
@@ -61,8 +61,8 @@ def _batch(
 def batch_command() -> Command:
     """Return the command with all options: for the batch, for the workers and for the maps."""
     context, _, _, _, *own = inspect.signature(_batch).parameters.values()
-    apart = set(settings_of(MapRequest)) - set(MAP_SETTINGS)
-    asks, maps = parameters_of(BatchRequest), parameters_of(MapRequest, apart, in_panels=False)
+    apart = set(settings_of(MapSettings)) - set(MAP_SETTINGS)
+    asks, maps = parameters_of(BatchRequest), parameters_of(MapSettings, apart, in_panels=False)
     works = parameters_of(Execution)
 
     def batch(context: typer.Context, **options: Any) -> Answer:

@@ -10,7 +10,7 @@ from rich.table import Table
 from geogp import __version__
 from geogp.choices import FORCE_TOLD
 from geogp.commands.data_requests import FetchRequest, PointsRequest, SimulationRequest
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 from geogp.runs.progress import ProgressListener
 from geogp_cli import cache, console, questions
 from geogp_cli.batch import batch_command
@@ -29,14 +29,14 @@ app = typer.Typer(
 )
 
 Out, Seed, Fresh, Device, Source, Boundaries = (
-    option_of(MapRequest, name)
+    option_of(MapSettings, name)
     for name in ("out", "seed", "fresh", "device", "source", "boundaries")
 )
 
 
 @app.command(name="map")
-@takes(MapRequest)
-def map_command(request: MapRequest, listener: ProgressListener) -> Answer:
+@takes(MapSettings)
+def map_command(request: MapSettings, listener: ProgressListener) -> Answer:
     """Fit a model, draw a map and write a report, all in one run folder."""
     from geogp.answers.pages import make_shown_map
 

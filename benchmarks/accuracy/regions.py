@@ -21,7 +21,7 @@ from benchmarks.peak_memory import peak_bytes
 from benchmarks.script import Figures, command_given, options_of, say, write_results
 from geogp.files import write_text
 from geogp.models.names import MODELS as KNOWN
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 from geogp.records.run_settings import upgraded
 from geogp.runs.pipeline.run_map import run_map
 
@@ -37,12 +37,12 @@ HEADER = (
 )
 
 
-def request_of(options: argparse.Namespace, model: str, target: str) -> MapRequest:
+def request_of(options: argparse.Namespace, model: str, target: str) -> MapSettings:
     """Return the request of one run."""
     epochs = options.epochs if KNOWN[model].family == "deep" else None
     name = f"{options.region}-{target}-{model}-{options.preset}-{epochs or 'preset'}"
     same = ("region", "source", "boundaries", "quarters", "preset", "zoom", "seed", "device")
-    return MapRequest(
+    return MapSettings(
         **{field: getattr(options, field) for field in same},
         target=target,
         model=model,
@@ -52,7 +52,7 @@ def request_of(options: argparse.Namespace, model: str, target: str) -> MapReque
     )
 
 
-def made(request: MapRequest) -> Figures:
+def made(request: MapSettings) -> Figures:
     """Make a run in a separate process, and return its run.json with `peak_bytes`."""
     assert request.out is not None, "a run needs a folder"
     path = request.out.with_suffix(".peak.json")
@@ -64,7 +64,7 @@ def made(request: MapRequest) -> Figures:
     return {**geogp.open_run(request.out).content, "peak_bytes": peak or None}
 
 
-def _make(request: MapRequest) -> int:
+def _make(request: MapSettings) -> int:
     """Return the peak memory of the process after a run, 0 if the run existed already."""
     say(f"mapping {request.target} by {request.model}")
     if run_map(request).already_there:

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, to_builtins
 
 from benchmarks.fuzz.fuzz_mutations import (
     Random,
@@ -53,6 +53,7 @@ from geogp.models.process.architecture import Architecture
 from geogp.records.run_record import RunRecord
 from geogp.reports.rendering import report_json
 from geogp.reports.run_report import build_report, report_latex, report_markdown
+from geogp.runs.file_records import RECORDS, records_of
 from geogp.runs.pipeline.fitting import (
     RANK_FILE,
     WEIGHTS_FILE,
@@ -373,11 +374,13 @@ def read_stale(world: World, content: bytes, place: Path) -> str:
 
 
 def read_predictions(world: World, content: bytes, place: Path) -> str:
-    """Score a run with damaged predictions."""
+    """Score a run with damaged predictions, whose hash is in run.json nevertheless."""
     run = place / "run"
     run.mkdir()
-    (run / "run.json").write_bytes((world.run / "run.json").read_bytes())
     (run / "test_predictions.parquet").write_bytes(content)
+    told = json.loads((world.run / "run.json").read_bytes())
+    told[RECORDS] |= to_builtins(records_of(run, ["test_predictions.parquet"]))
+    (run / "run.json").write_text(json.dumps(told))
     return digest(reported(run))
 
 

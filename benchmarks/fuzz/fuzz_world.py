@@ -29,7 +29,7 @@ from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 from geogp.runs.pipeline.run_map import run_map
 
 HERE = b"@WORLD@"
@@ -276,7 +276,7 @@ def _add_run(world: World) -> None:
     region = simple_region()
     made = simulate(region, rows=600, quarters=parse_quarters("2023Q3..2023Q4").all, seed=1)
     write_simulation(made, region, folder)
-    request = MapRequest(
+    request = MapSettings(
         region="DEMO",
         source=str(folder),
         boundaries=str(folder / "boundaries"),

@@ -21,12 +21,13 @@ import torch
 from numpy.typing import NDArray
 from scipy import ndimage
 from sklearn.datasets import load_digits
+from sklearn.metrics import roc_auc_score
 
 from benchmarks.networks.digits_table import page
 from benchmarks.script import Figures, Floats, kept, options_of, say, write_results
 from geogp import ClassGP
 from geogp.distributions.prediction import Prediction
-from geogp.evaluation.class_scores import auroc, class_scores
+from geogp.evaluation.class_scores import class_scores
 from geogp.models.catalogue.build import build
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
@@ -244,11 +245,11 @@ def measure(method: str, seed: int) -> Figures:
         "nll_turned": turned.nll,
         "ece_turned": turned.ece,
         **{
-            f"auroc_{k}": auroc(np.concatenate([usual, answer.unusual(at)]), mark[k])
+            f"auroc_{k}": float(roc_auc_score(mark[k], np.concatenate([usual, answer.unusual(at)])))
             for k, at in others.items()
         },
         **{
-            f"entropy_{k}": auroc(np.concatenate([entropy(p), entropy(at)]), mark[k])
+            f"entropy_{k}": float(roc_auc_score(mark[k], np.concatenate([entropy(p), entropy(at)])))
             for k, at in plain.items()
         },
         "seconds": seconds,

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 from scipy.spatial import KDTree
+from sklearn.metrics import roc_auc_score
 
 from benchmarks.markdown import plus_minus, table, with_error
 from benchmarks.networks.last_layer_peers import NAMES, PEERS, predicted
@@ -28,7 +29,6 @@ from benchmarks.networks.network_baselines import NormalMixture
 from benchmarks.number_tables import Table, column_scales
 from benchmarks.script import Figures, Floats, kept, machine, options_of, say, write_results
 from geogp.errors import RequestError
-from geogp.evaluation.class_scores import auroc
 from geogp.models.process.data import Data
 
 DISTANCE = "distance to the nearest training row"
@@ -109,10 +109,14 @@ def measure(inside: Data, outside: Data, plan: Plan, seed: int) -> Figures:
     both = rows["test"].joined(outside)
     other = np.arange(len(both.y)) >= len(rows["test"].y)
     near = distances(rows["train"].x, both.x)
-    found: Figures = {"auroc": {DISTANCE: auroc(near, other)}, "nll": {}, "nll_outside": {}}
+    found: Figures = {
+        "auroc": {DISTANCE: float(roc_auc_score(other, near))},
+        "nll": {},
+        "nll_outside": {},
+    }
     for name, law in laws(rows, plan, seed, both.x).items():
         scores = law.log_score(both.y)
-        found["auroc"][name] = auroc(law.variances[0], other)
+        found["auroc"][name] = float(roc_auc_score(other, law.variances[0]))
         found["nll"][name] = float(scores[~other].mean())
         found["nll_outside"][name] = float(scores[other].mean())
     counts = {"train": len(rows["train"].y), "test": int((~other).sum()), "outside": len(outside.y)}

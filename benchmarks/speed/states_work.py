@@ -129,14 +129,14 @@ def _forget(path: Path) -> None:
 def mapped(asked: dict[str, Any]) -> dict[str, Any]:
     """Make a map; the seconds of its stages are those of run.json."""
     from geogp.models.presets import find_preset  # noqa: PLC0415
-    from geogp.records.map_settings import MapRequest  # noqa: PLC0415
+    from geogp.records.map_settings import MapSettings  # noqa: PLC0415
     from geogp.runs.pipeline.run_map import run_map  # noqa: PLC0415
 
     folder = Path(asked["folder"])
     clock, out = Clock(), folder / "run"
     with clock.stage("map"):
         made = run_map(
-            MapRequest(
+            MapSettings(
                 region=asked["state"],
                 source=str(folder),
                 boundaries=str(folder / "boundaries"),

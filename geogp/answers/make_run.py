@@ -14,14 +14,14 @@ from geogp.arguments import check_kind
 from geogp.choices import setting, settings_of
 from geogp.errors import RequestError, named
 from geogp.geodata.places.file_choice import file_and_rest
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 from geogp.runs.progress import ProgressListener
 
 Given = ParamSpec("Given")
 
 
 @dataclass(frozen=True)
-class MapCall(MapRequest):
+class MapCall(MapSettings):
     """The arguments of `make_map`: the settings of a map, and a listener."""
 
     # Users give more types of values than the settings have.
@@ -30,7 +30,7 @@ class MapCall(MapRequest):
     )
     _: KW_ONLY
     out: Path | str | None = setting(  # type: ignore[assignment]
-        settings_of(MapRequest)["out"].told
+        settings_of(MapSettings)["out"].told
     )
     listener: ProgressListener | None = None
 

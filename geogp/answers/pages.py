@@ -24,7 +24,7 @@ from geogp.errors import DataError
 from geogp.files import read_json, read_text, write_text
 from geogp.maps.page.interactive_page import PageAnswers, with_answers
 from geogp.maps.page.page_layers import Layer
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 from geogp.records.run_record import RunRecord
 from geogp.reports.beside import Beside, ShownAnswer
 from geogp.runs.file_records import damaged_files, record_files
@@ -140,7 +140,7 @@ def remake_report(path: Path, *, latex: bool = False) -> RunResult:
 
 
 def make_shown_map(
-    settings: MapRequest, listener: ProgressListener | None = None, *, call: str | None = None
+    settings: MapSettings, listener: ProgressListener | None = None, *, call: str | None = None
 ) -> RunResult:
     """Return the result of `run_map`, with the answers of its folder in its pages."""
     result = run_map(settings, listener, call=call)

@@ -10,14 +10,14 @@ from geogp.geodata.points.point_options import PointOptions
 from geogp.geodata.store.addresses import PUBLIC_SOURCE
 from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.geodata.tiles.targets import SERVICES
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 
 MAX_ROWS = 100_000_000
 """Largest number of rows to simulate; a small region may have a smaller limit."""
 
 
-_MAP = {name: {"setting": one} for name, one in settings_of(MapRequest).items()}
-"""The settings of `MapRequest`, by name, for use in other requests."""
+_MAP = {name: {"setting": one} for name, one in settings_of(MapSettings).items()}
+"""The settings of `MapSettings`, by name, for use in other requests."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class PointsRequest(PointOptions):
     technology: str | None = field(default=None, metadata=_MAP["technology"])
 
     @property
-    def map(self) -> MapRequest:
+    def map(self) -> MapSettings:
         """The request for a map of the file."""
         names = set(settings_of(type(self))) - {"file", "template", "force"}
-        return MapRequest(points=str(self.file), **{name: getattr(self, name) for name in names})
+        return MapSettings(points=str(self.file), **{name: getattr(self, name) for name in names})

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from geogp.errors import DataError
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 
 
 def demo_folder() -> Path:
@@ -20,10 +20,10 @@ def demo_folder() -> Path:
 
 def demo_request(
     *, out: Path | None = None, device: str = "auto", seed: int = 0, fresh: bool = False
-) -> MapRequest:
+) -> MapSettings:
     """Return the request that maps the demo region."""
     folder = demo_folder()
-    return MapRequest(
+    return MapSettings(
         region="DEMO",
         source=str(folder),
         boundaries=str(folder / "boundaries"),

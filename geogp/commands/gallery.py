@@ -143,15 +143,13 @@ def _find(places: Sequence[Path]) -> tuple[list[tuple[Path, bool]], list[tuple[P
             read_run_record(place)
             found[place.resolve()] = (place, True)
             continue
-        if not place.is_dir():
-            raise RequestError(
-                f"{place} is not a folder; expected a run folder, or a folder that contains run "
-                "folders."
-            )
         try:
             folders = sorted(path for path in place.iterdir() if path.is_dir())
         except OSError as error:
-            raise RequestError(f"{place} cannot be read ({error.strerror}).") from error
+            raise RequestError(
+                f"expected a run folder, or a folder that contains run folders, found {place} "
+                f"({error.strerror})."
+            ) from error
         complete = list(filter(_is_complete, folders))
         begun = [folder for folder in folders if folder not in complete and _is_begun(folder)]
         if not complete and not begun:

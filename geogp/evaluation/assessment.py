@@ -4,8 +4,8 @@ from collections.abc import Collection
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from geogp.arrays import Floats, Numbers
 from geogp.distributions.count_prediction import CountPrediction
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.shape_columns import shape_from
@@ -40,8 +40,6 @@ NUMBERS = ({*COLUMNS} - {"split", "quadkey", "quarter", "stratum"}) | {
 FOLD = "fold"
 """Column with the number of each row's fold; absent if there is only one fold."""
 
-Floats = NDArray[np.float64]
-
 
 def split_rows(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the scores of each row of one split, in the order of the rows.
@@ -72,7 +70,7 @@ def split_rows(rows: pd.DataFrame) -> pd.DataFrame:
     return scored
 
 
-def folds_of(rows: pd.DataFrame) -> NDArray[np.int64]:
+def folds_of(rows: pd.DataFrame) -> Numbers:
     """Return the fold number of each row, (n,); raise DataError if a number is out of range."""
     if FOLD not in rows:
         return np.zeros(len(rows), np.int64)

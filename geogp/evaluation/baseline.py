@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from geogp.arrays import Mask
 from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError
-
-Floats = NDArray[np.float64]
 
 _MIN_SD = 1e-9
 """Largest standard deviation of values that count as equal."""
@@ -18,12 +17,10 @@ _MIN_SD = 1e-9
 class Baseline:
     """Predictions of the baseline; all their variance is measurement noise.
 
-    In `quarters_pooled`, predictions use the mean and variance of all training rows. `rows_pooled`
-    is the number of predicted rows in these quarters.
+    `rows_pooled` is the number of predicted rows with the mean and variance of all training rows.
     """
 
     prediction: Prediction
-    quarters_pooled: tuple[int, ...]
     rows_pooled: int
 
 
@@ -56,12 +53,8 @@ def quarter_baseline(
 
     asked = np.asarray(test_quarter, np.int64)
     at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
-    own: NDArray[np.bool_] = (known[at] == asked) & usable[at]
+    own: Mask = (known[at] == asked) & usable[at]
     prediction = law.of_moments(
         np.where(own, mean[at], y.mean()), np.where(own, variance[at], y.var(ddof=1))
     )
-    return Baseline(
-        prediction,
-        tuple(np.unique(asked[~own]).tolist()),
-        int(np.count_nonzero(~own)),
-    )
+    return Baseline(prediction, int(np.count_nonzero(~own)))

@@ -1,14 +1,12 @@
-"""Scores of class probabilities: accuracy, log score, Brier score, RPS, calibration, AUROC."""
+"""Scores of class probabilities: accuracy, log score, Brier score, RPS and calibration."""
 
 import numpy as np
 import pandas as pd
-import scipy
 from numpy.typing import ArrayLike, NDArray
 
+from geogp.arrays import Floats, Mask
 from geogp.errors import DataError
 from geogp.evaluation.scores import ClassScores
-
-Floats = NDArray[np.float64]
 
 CALIBRATION_BINS = 15
 """Number of bins of the expected calibration error (Guo et al. 2017)."""
@@ -67,16 +65,6 @@ def reliability_of_class(
     return _binned(p[:, code], y == code, bins)
 
 
-def calibration_error(probabilities: ArrayLike, codes: ArrayLike) -> float:
-    """Return Σ_bins n_bin / n |accuracy - mean confidence| (Naeini et al. 2015, Guo et al. 2017).
-
-    The confidence of a row is the probability of its most probable class. The bins of confidence
-    are made as in `reliability_of_class`.
-    """
-    p, y = checked_classes(probabilities, codes)
-    return float(calibration_terms(p.max(1), p.argmax(1) == y).mean())
-
-
 def class_calibration_errors(probabilities: ArrayLike, codes: ArrayLike) -> list[float]:
     """Return, for each class, Σ_bins n_bin / n |observed share - mean stated probability|.
 
@@ -90,32 +78,15 @@ def class_calibration_errors(probabilities: ArrayLike, codes: ArrayLike) -> list
 def calibration_terms(stated: ArrayLike, hit: ArrayLike) -> Floats:
     """Return values (n,) whose mean is a calibration error, from probabilities of events, (n,).
 
+    With the confidence of each row, the mean is Σ_bins n_bin / n |accuracy - mean confidence|
+    (Naeini et al. 2015, Guo et al. 2017). The bins are made as in `reliability_of_class`.
+
     A value is the event (`hit`, 1 or 0) minus its probability, times the sign of the sum of these
     differences in the row's bin.
     """
     away = np.asarray(hit, np.float64) - np.asarray(stated, np.float64)
     number = _bin_numbers(np.asarray(stated, np.float64), CALIBRATION_BINS)
     return away * np.sign(np.bincount(number, away))[number]
-
-
-def auroc(score: ArrayLike, outlier: ArrayLike) -> float:
-    """Return the probability that an outlier has a higher score than another row; ties count ½.
-
-    This is the area under the receiver operating characteristic curve, computed from ranks (Mann
-    and Whitney 1947). `score` (n,) may be infinite, and `outlier` (n,) is boolean. Raises DataError
-    if a score is NaN, or all rows or no rows are outliers.
-    """
-    values, positive = np.asarray(score, np.float64), np.asarray(outlier, np.bool_)
-    if values.shape != positive.shape or values.ndim != 1 or np.isnan(values).any():
-        raise DataError(
-            f"expected as many scores as marks of outliers, and no NaN, found shapes "
-            f"{values.shape} and {positive.shape}."
-        )
-    n, m = int(positive.sum()), int((~positive).sum())
-    if not n or not m:
-        raise DataError(f"expected outliers and other rows, found {n} outliers of {n + m} rows.")
-    ranks = scipy.stats.rankdata(values)
-    return float((ranks[positive].sum() - n * (n + 1) / 2) / (n * m))
 
 
 def checked_classes(probabilities: ArrayLike, codes: ArrayLike) -> tuple[Floats, NDArray[np.intp]]:
@@ -141,7 +112,7 @@ def _bin_numbers(stated: Floats, bins: int) -> NDArray[np.intp]:
     return number
 
 
-def _binned(stated: Floats, hit: NDArray[np.bool_], bins: int) -> pd.DataFrame:
+def _binned(stated: Floats, hit: Mask, bins: int) -> pd.DataFrame:
     number = _bin_numbers(stated, bins)
     rows = pd.DataFrame({"bin": number, "stated": stated, "observed": hit.astype(np.float64)})
     grouped = rows.groupby("bin")

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from geogp.arrays import Floats
 from geogp.distributions.quantity import class_tags
 from geogp.errors import DataError
 from geogp.evaluation.assessment import check_columns
@@ -17,8 +18,6 @@ MODEL, BY_QUARTER, BY_STRATUM_SHARES = "p_", "baseline_p_", "stratum_p_"
 The baselines are the shares of the classes among the training rows of the same quarter, and of the
 same quarter and stratum.
 """
-
-Floats = NDArray[np.float64]
 
 
 def probability_columns(start: str, suffix: str, classes: tuple[str, ...]) -> list[str]:

@@ -7,10 +7,11 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from geogp.arguments import numbers_of
+from geogp.arrays import Floats, Mask, Numbers
 from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError, named
 from geogp.evaluation.scores import ClassScores, Scores, no_scores
@@ -19,7 +20,6 @@ from geogp.geodata.places.stratum_column import ALL, UNKNOWN, names_of
 STORED_LEVELS = (50, 80, 95)
 """Levels, in percent, at which `Scores` and run.json contain the coverage."""
 
-Floats = NDArray[np.float64]
 Kind = TypeVar("Kind", Scores, ClassScores)
 
 
@@ -98,7 +98,7 @@ def score_by_stratum(prediction: Prediction, y: ArrayLike, stratum: ArrayLike) -
     return {name: mean_scores(scores[chosen]) for name, chosen in rows.items()}
 
 
-def rows_by_group(stratum: ArrayLike, n: int) -> dict[str, NDArray[np.bool_]]:
+def rows_by_group(stratum: ArrayLike, n: int) -> dict[str, Mask]:
     """Return a mask (n,) of the rows of each stratum; the key ``all`` stands for all rows.
 
     `stratum` determines the names of the two strata (see `stratum_column.py`). Raises DataError if
@@ -136,7 +136,7 @@ def pooled(parts: Sequence[Kind]) -> Kind:
     return replace(held[0], n=n, **{name: mean(name, 2 if name == "rmse" else 1) for name in names})
 
 
-def pit_counts(pit: Floats, bins: int = 10) -> NDArray[np.int64]:
+def pit_counts(pit: Floats, bins: int = 10) -> Numbers:
     """Return the number of probability integral transforms in each bin, (bins,).
 
     The bins divide [0, 1]. If predictions are right, all bins have about equal counts (Dawid 1984).

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-Floats = NDArray[np.float64]
-Numbers = NDArray[np.int64]
+from geogp.arrays import Floats, Numbers
 
 DRAWS = 1000
 """Number of bootstrap samples."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from geogp.arrays import Floats
 from geogp.evaluation.assessment import TABLE_LEVELS
 from geogp.evaluation.metrics import (
     binomial_interval,
@@ -23,8 +23,6 @@ LEVELS = (*(round(0.05 * step, 2) for step in range(1, 20)), 0.99)
 
 GAIN = "gain"
 """The log score of the baseline minus the log score of the model; above 0 is better."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -151,34 +149,27 @@ def fold_spread(
 
     `entries` contains the `FoldRecord` of each fold; without it, a fold has no gain.
     """
-    numbers = np.unique(scored["fold"])
-    values: dict[str, dict[str, list[float]]] = {}
-    of_fold = dict(enumerate(entries))
-    for number in numbers:
-        chosen = scored["fold"].to_numpy() == number
-        entry = of_fold.get(int(number))
-        groups = rows_by_group(rows["stratum"][chosen], int(chosen.sum()))
-        parts = {group: scored[chosen][of_group] for group, of_group in groups.items()}
-        for group, found in _fold_figures(parts, entry).items():
-            for figure, value in found.items():
-                held = values.setdefault(group, {}).setdefault(figure, [])
-                held += [] if value is None else [value]
+    fold = scored["fold"].to_numpy()
+    numbers, baselines = np.unique(fold), {k: one.baseline for k, one in enumerate(entries)}
     if len(numbers) < 2:
         return {}
-    return {
-        group: {figure: _spread(held) for figure, held in found.items() if held}
-        for group, found in values.items()
-    }
-
-
-def _fold_figures(parts: dict[str, pd.DataFrame], entry: Any) -> dict[str, dict[str, float | None]]:
-    """Return the scores of one fold by stratum; `entry` is the fold's `FoldRecord`, or None."""
-    found: dict[str, dict[str, float | None]] = {}
-    for group, part in parts.items():
-        each = mean_scores(part)
-        gain = None if entry is None else each.gain(entry.baseline.get(group))
-        found[group] = {**each.figures, **_shares(part, "coverage"), GAIN: gain}
+    found: dict[str, dict[str, Spread]] = {}
+    for group, chosen in rows_by_group(rows["stratum"], len(rows)).items():
+        folds = [
+            _fold_figures(scored[chosen & (fold == number)], baselines.get(number, {}).get(group))
+            for number in numbers
+        ]
+        known = {
+            name: [value for one in folds if (value := one[name]) is not None] for name in folds[0]
+        }
+        found[group] = {name: _spread(values) for name, values in known.items() if values}
     return found
+
+
+def _fold_figures(part: pd.DataFrame, baseline: Scores | None) -> dict[str, float | None]:
+    """Return the scores of the rows of one fold and stratum."""
+    scores = mean_scores(part)
+    return {**scores.figures, **_shares(part, "coverage"), GAIN: scores.gain(baseline)}
 
 
 def _spread(values: list[float]) -> Spread:

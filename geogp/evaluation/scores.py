@@ -64,7 +64,7 @@ class ClassScores(_Figures):
     `nll`: mean of -log of the probability of the observed class.
     `brier`: mean of Σ_j (p_j - o_j)², from 0 to 2, with o_j = 1 for the observed class and 0 for
         the others.
-    `ece`: expected calibration error; see `calibration_error`.
+    `ece`: expected calibration error; see `calibration_terms`.
     """
 
     n: Count

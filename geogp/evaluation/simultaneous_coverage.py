@@ -30,9 +30,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
+from geogp.arrays import Floats, Mask, Numbers
 from geogp.evaluation.paired import (
     effective_blocks,
     simultaneous,
@@ -41,9 +41,6 @@ from geogp.evaluation.paired import (
 )
 from geogp.evaluation.splits.split_rows import cell_indices
 from geogp.evaluation.strata import MIN_ROWS
-
-Floats = NDArray[np.float64]
-Rows = NDArray[np.bool_]
 
 CLASS_LEVELS = (0.5, 0.8, 0.9, 0.95)
 """Levels at which the coverage is checked."""
@@ -129,11 +126,11 @@ class _Counts:
         found: Floats = np.sqrt(variance / self.sizes.sum(0)[:, None])
         return found
 
-    def __getitem__(self, strata: Rows) -> "_Counts":
+    def __getitem__(self, strata: Mask) -> "_Counts":
         return replace(self, sizes=self.sizes[:, strata], inside=self.inside[:, strata])
 
 
-def blocks_of(longitude: Floats, latitude: Floats) -> NDArray[np.int64]:
+def blocks_of(longitude: Floats, latitude: Floats) -> Numbers:
     """Return the index of each row's block, (n,); a block is a cell of 0.1 by 0.1 degrees."""
     _, number = np.unique(cell_indices(longitude, latitude), axis=0, return_inverse=True)
     return number.reshape(-1)
@@ -141,8 +138,8 @@ def blocks_of(longitude: Floats, latitude: Floats) -> NDArray[np.int64]:
 
 def class_reports(
     pit: Floats,
-    groups: Mapping[str, Mapping[str, Rows]],
-    blocks: NDArray[np.int64],
+    groups: Mapping[str, Mapping[str, Mask]],
+    blocks: Numbers,
     *,
     levels: Sequence[float] = CLASS_LEVELS,
     least: int = MIN_ROWS,
@@ -172,9 +169,7 @@ def class_reports(
     ]
 
 
-def _counts(
-    pit: Floats, classes: Sequence[Rows], blocks: NDArray[np.int64], level: Floats
-) -> _Counts:
+def _counts(pit: Floats, classes: Sequence[Mask], blocks: Numbers, level: Floats) -> _Counts:
     hits = (np.abs(pit[:, None] - 0.5) <= 0.5 * level).astype(np.float64)
     size = np.bincount(blocks).astype(np.float64)
     own = [np.bincount(blocks[rows], minlength=len(size)) for rows in classes]
@@ -183,7 +178,7 @@ def _counts(
     return _Counts(sizes, np.stack(inside, 1), level, correlation, float(effective_blocks(size)))
 
 
-def _correlation(hits: Floats, blocks: NDArray[np.int64], size: Floats) -> Floats:
+def _correlation(hits: Floats, blocks: Numbers, size: Floats) -> Floats:
     """Return the correlation of `hits` between two rows of a block, (levels,), at least 0."""
     away = hits - hits.mean(0)
     total = sums_by_block(away, blocks, len(size))

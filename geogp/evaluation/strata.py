@@ -14,11 +14,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from geogp.arrays import Floats, Mask
 from geogp.errors import DataError
 from geogp.geodata.places.stratum_column import UNKNOWN, names_of
-
-Floats = NDArray[np.float64]
-Rows = NDArray[np.bool_]
 
 MIN_ROWS = 100
 """Smallest number of rows of a stratum whose coverage has a band.
@@ -63,7 +61,7 @@ class Stratum:
 
     name: str
     members: list[str]
-    rows: Rows
+    rows: Mask
 
 
 def strata_of(rows: pd.DataFrame, median: Floats, target: str) -> dict[str, list[Stratum]]:
@@ -111,7 +109,7 @@ def some_devices_missing(rows: pd.DataFrame) -> bool:
     return "devices" in rows and "dispersion" not in rows and bool(rows["devices"].isna().any())
 
 
-def count_groups(counts: Floats, noun: str) -> dict[str, Rows]:
+def count_groups(counts: Floats, noun: str) -> dict[str, Mask]:
     """Return a mask (n,) of the rows in each class of tests or devices, by class.
 
     `noun` names the counts in the message. Raises DataError if a count is below 1.
@@ -123,7 +121,7 @@ def count_groups(counts: Floats, noun: str) -> dict[str, Rows]:
     return _classes(names, np.searchsorted(COUNT_STARTS, counts, side="right") - 1)
 
 
-def ranges(values: Floats, ends: Sequence[float], unit: str = "") -> dict[str, Rows]:
+def ranges(values: Floats, ends: Sequence[float], unit: str = "") -> dict[str, Mask]:
     """Return a mask (n,) of the rows in each range of values; `ends` are the limits."""
     named = [f"{end:g}" for end in ends]
     between = [f"{low} to {high}{unit}" for low, high in pairwise(named)]
@@ -131,7 +129,7 @@ def ranges(values: Floats, ends: Sequence[float], unit: str = "") -> dict[str, R
     return _classes(names, np.searchsorted(ends, values, side="right"))
 
 
-def distance_groups(distance_km: Floats) -> dict[str, Rows]:
+def distance_groups(distance_km: Floats) -> dict[str, Mask]:
     """Return a mask (n,) of the rows in each class of distances in km, by class.
 
     Raises DataError if a distance is negative or not finite.
@@ -145,33 +143,25 @@ def distance_groups(distance_km: Floats) -> dict[str, Rows]:
     return _classes(names, place)
 
 
-def value_groups(values: NDArray[np.str_]) -> dict[str, Rows]:
+def value_groups(values: NDArray[np.str_]) -> dict[str, Mask]:
     """Return a mask (n,) of the rows with each value, in the order of the values."""
     names, number = np.unique(values, return_inverse=True)
     return _classes(list(map(str, names)), number)
 
 
-def joined(groups: dict[str, Rows], least: int = MIN_ROWS) -> list[Stratum]:
+def joined(groups: dict[str, Mask], least: int = MIN_ROWS) -> list[Stratum]:
     """Return strata; each group with fewer than `least` rows is joined to the next group.
 
     Empty groups are left out. If the last group is too small, it is joined to the group before.
     """
     found: list[Stratum] = []
-    open_names: list[str] = []
-    open_rows: Rows | None = None
     for name, rows in groups.items():
-        if not rows.any():
-            continue
-        open_names.append(name)
-        open_rows = rows if open_rows is None else open_rows | rows
-        if open_rows.sum() >= least:
-            found.append(_joined(open_names, open_rows))
-            open_names, open_rows = [], None
-    if open_rows is not None:
-        if found:
-            last = found.pop()
-            open_names, open_rows = last.members + open_names, last.rows | open_rows
-        found.append(_joined(open_names, open_rows))
+        if rows.any():
+            found.append(Stratum(name, [name], rows))
+            if len(found) > 1 and found[-2].rows.sum() < least:
+                found[-2:] = [_together(*found[-2:])]
+    if len(found) > 1 and found[-1].rows.sum() < least:
+        found[-2:] = [_together(*found[-2:])]
     return found
 
 
@@ -194,7 +184,7 @@ def pooled(values: NDArray[np.str_], noun: str = "areas", least: int = MIN_ROWS)
     return strata
 
 
-def _check(right: Rows, expected: str) -> None:
+def _check(right: Mask, expected: str) -> None:
     wrong = int((~right).sum())
     if wrong:
         raise DataError(
@@ -203,12 +193,12 @@ def _check(right: Rows, expected: str) -> None:
         )
 
 
-def _joined(names: Sequence[str], rows: Rows) -> Stratum:
-    name = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
-    return Stratum(name, list(names), rows)
+def _together(first: Stratum, second: Stratum) -> Stratum:
+    members = first.members + second.members
+    return Stratum(f"{members[0]} … {members[-1]}", members, first.rows | second.rows)
 
 
-def _classes(names: Sequence[str], place: NDArray[np.intp]) -> dict[str, Rows]:
+def _classes(names: Sequence[str], place: NDArray[np.intp]) -> dict[str, Mask]:
     return {name: place == number for number, name in enumerate(names)}
 
 

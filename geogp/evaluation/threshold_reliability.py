@@ -22,13 +22,11 @@ import pandas as pd
 import scipy
 from numpy.typing import NDArray
 
+from geogp.arrays import Floats, Mask, Numbers
 from geogp.evaluation.metrics import binomial_interval, rows_by_group
 from geogp.evaluation.paired import effective_blocks, simultaneous, student_quantile
 from geogp.evaluation.simultaneous_coverage import DRAWS, TOLERANCE, blocks_of
 from geogp.evaluation.strata import MIN_ROWS
-
-Floats = NDArray[np.float64]
-Booleans = NDArray[np.bool_]
 
 BINS = 10
 """Number of bins with equal numbers of rows; fewer if many rows have the same probability."""
@@ -110,7 +108,7 @@ class Event(Protocol):
     def met(self) -> str:
         """Words for the event."""
 
-    def holds(self, y: Floats) -> Booleans:
+    def holds(self, y: Floats) -> Mask:
         """Return whether the event happened for each measurement."""
 
 
@@ -130,7 +128,7 @@ class ClassEvent:
         """The number of the class."""
         return float(self.code)
 
-    def holds(self, y: Floats) -> Booleans:
+    def holds(self, y: Floats) -> Mask:
         """Return whether each class is that of the event."""
         return np.asarray(y >= self.code if self.or_higher else y == self.code)
 
@@ -153,10 +151,10 @@ class _Part:
 
     threshold: Event
     group: str
-    rows: Booleans
+    rows: Mask
     p: Floats
     met: Floats
-    bin: NDArray[np.int64]
+    bin: Numbers
 
 
 def exceedance_reports(
@@ -201,7 +199,7 @@ def brier_parts(p: Floats, met: Floats) -> tuple[float, float, float]:
     return own - best, uncertainty - best, uncertainty
 
 
-def bins_of(p: Floats) -> NDArray[np.int64]:
+def bins_of(p: Floats) -> Numbers:
     """Return the number of each probability's bin, (n,); bins have about equal numbers of rows.
 
     Equal probabilities share a bin, so there may be fewer bins than `BINS`.
@@ -268,7 +266,7 @@ def _brier(p: Floats, met: Floats) -> float:
     return float(np.square(p - met).mean())
 
 
-def _differences(parts: list[_Part], blocks: NDArray[np.int64], draws: int) -> list[Difference]:
+def _differences(parts: list[_Part], blocks: Numbers, draws: int) -> list[Difference]:
     """Return the differences, with bands: in each part, first all rows, then the single bins."""
     number = int(blocks.max()) + 1
     sizes, sums, spread = [], [], []

@@ -1,1 +1,1 @@
-"""The format of run.json: its types, and how run.json is read and checked."""
+"""The settings of a map and the format of run.json: types, and how run.json is read and checked."""

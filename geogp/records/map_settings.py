@@ -1,6 +1,7 @@
 """The settings of a map, each with a description, in groups.
 
-Every setting is written once, in its group. The options of ``geogp map``, the arguments of
+The file is long because every setting is written once, in its group, with its help text, and the
+rules stand beside the settings. The options of ``geogp map``, the arguments of
 `geogp.make_map`, the settings of a batch and those in run.json follow from the groups.
 """
 
@@ -317,7 +318,7 @@ class OutputSettings:
 
 # The fields of a dataclass begin with those of its last base.
 @dataclass(frozen=True)
-class MapRequest(
+class MapSettings(
     OutputSettings, ViewSettings, CheckSettings, ModelSettings, DataSettings, WhereSettings
 ):
     """All settings that determine a map.
@@ -404,11 +405,11 @@ class Rule:
     """
 
     settings: tuple[str, ...]
-    broken: Callable[[MapRequest], bool]
-    message: Callable[[MapRequest], str]
+    broken: Callable[[MapSettings], bool]
+    message: Callable[[MapSettings], str]
 
 
-def _model_needed(request: MapRequest) -> str:
+def _model_needed(request: MapSettings) -> str:
     """Return the message about a model that does not predict the target."""
     kind, predicted = request.kind, find_model(request.model).kind
     named = f" ({', '.join(list_models('class'))})" if kind == CLASS else ""
@@ -420,7 +421,7 @@ def _model_needed(request: MapRequest) -> str:
     )
 
 
-def _covariates_refused(request: MapRequest) -> str:
+def _covariates_refused(request: MapSettings) -> str:
     """Return the message about a model that takes no covariates."""
     instead = f", or choose --model {_TAKE_COVARIATES[0]}"
     return (

@@ -90,9 +90,9 @@ def _check_scores(record: RunRecord) -> None:
 
     This is the only check of numbers against numbers: run.json has no hash, but the other files do.
     """
-    strata = {ALL, *(record.strata or STRATA)}
-    if len(strata | {UNKNOWN}) < 4:
-        raise DataError(f"expected two strata with different names, found {named(strata)}.")
+    strata = [ALL, *(record.strata or STRATA)]
+    if len({*strata, UNKNOWN}) < 4:
+        raise DataError(f"expected two strata with different names, found {named(strata[1:])}.")
     if not record.metrics:
         raise DataError("expected scores of one split or more under metrics, found none.")
     folds, n = given(record.folds, {}), given(record.n, {})
@@ -109,13 +109,12 @@ def _check_scores(record: RunRecord) -> None:
 
 
 def _check_split(
-    where: str, scores: Mapping[str, Any], of_folds: list[Mapping[str, Any]], strata: set[str]
+    where: str, scores: Mapping[str, Any], of_folds: list[Mapping[str, Any]], strata: list[str]
 ) -> None:
     for table in (scores, *of_folds):
-        if set(table) != strata:
+        if set(table) != set(strata):
             raise DataError(
-                f"expected scores of {named(sorted(strata))} under {where}, found "
-                f"{named(table) or 'none'}."
+                f"expected scores of {named(strata)} under {where}, found {named(table) or 'none'}."
             )
     for name, stated in scores.items():
         expected = pooled([table[name] for table in of_folds] or [stated])

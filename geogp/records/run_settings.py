@@ -10,7 +10,7 @@ from operator import or_
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
-from msgspec import Meta, Struct, defstruct, json
+from msgspec import NODEFAULT, Meta, Struct, defstruct, json
 from msgspec.structs import fields
 
 from geogp.arguments import alternatives
@@ -22,7 +22,7 @@ from geogp.geodata.points.point_options import PointOptions
 from geogp.records.map_settings import (
     CheckSettings,
     DataSettings,
-    MapRequest,
+    MapSettings,
     ModelSettings,
     WhereSettings,
 )
@@ -44,10 +44,17 @@ _ELSEWHERE = (
 """Settings of the groups that run.json does not have under `settings`."""
 
 
+_NEEDED = (
+    *("noise", "tune_weights", "folds", "layers", "conformal", "inputs", "source", "boundaries"),
+    *("epochs", "urban_vintage"),
+)
+"""Settings that every run.json has; another that is absent, as in older runs, has its default."""
+
+
 class OwnStrata(Struct, frozen=True, kw_only=True):
     """The names of the two strata of the user; None for urban and rural."""
 
-    strata_names: Annotated[list[Name], Meta(min_length=2, max_length=2)] | None
+    strata_names: Annotated[list[Name], Meta(min_length=2, max_length=2)] | None = None
 
 
 class FitSizes(Struct, frozen=True, kw_only=True):
@@ -98,7 +105,11 @@ def _struct(name: str, group: type, *bases: type[Struct], leave: str = "") -> An
     """Return the struct of a group in run.json: its settings, and the fields of other structs."""
     kinds = get_type_hints(group)
     own = [
-        (setting, _stored(kinds[setting], about))
+        (
+            setting,
+            _stored(kinds[setting], about),
+            NODEFAULT if setting in _NEEDED else about.default,
+        )
         for setting, about in settings_of(group).items()
         if setting not in {*_ELSEWHERE, leave}
     ]
@@ -115,38 +126,38 @@ def _struct(name: str, group: type, *bases: type[Struct], leave: str = "") -> An
 
 if TYPE_CHECKING:  # mypy sees the groups, which have more settings
 
-    class RunWhere(WhereSettings):
+    class WhereRecord(WhereSettings):
         """The region of a run."""
 
         strata_names: list[str] | None
 
-    class RunData(DataSettings):
+    class DataRecord(DataSettings):
         """The data of a run."""
 
-    class RunModel(ModelSettings):
+    class ModelRecord(ModelSettings):
         """The model of a run, and the sizes and the schedule of its fits."""
 
         refit: bool
 
-    class RunChecks(CheckSettings):
+    class CheckRecord(CheckSettings):
         """The tests of the model of a run."""
 
         splits: list[str]
 
 else:
-    RunWhere = _struct("RunWhere", WhereSettings, OwnStrata)
-    RunData = _struct("RunData", DataSettings, leave="crs")
-    RunModel = _struct("RunModel", ModelSettings, FitSizes)
-    RunChecks = _struct("RunChecks", CheckSettings, RunSplits)
+    WhereRecord = _struct("WhereRecord", WhereSettings, OwnStrata)
+    DataRecord = _struct("DataRecord", DataSettings, leave="crs")
+    ModelRecord = _struct("ModelRecord", ModelSettings, FitSizes)
+    CheckRecord = _struct("CheckRecord", CheckSettings, RunSplits)
 
 
 class RunSettings(Struct, frozen=True, kw_only=True):
     """The settings of a run, in groups."""
 
-    where: RunWhere
-    data: RunData
-    model: RunModel
-    checks: RunChecks
+    where: WhereRecord
+    data: DataRecord
+    model: ModelRecord
+    checks: CheckRecord
 
     @property
     def is_state(self) -> bool:
@@ -178,9 +189,7 @@ GROUPS = {
 }
 """The names of the settings in each group of run.json."""
 
-_EVERY = settings_of(MapRequest)
-
-PLACES = tuple(name for name, about in _EVERY.items() if about.is_place)
+PLACES = tuple(name for name, about in settings_of(MapSettings).items() if about.is_place)
 """Settings that may be local paths."""
 
 OPTIONS = "points_options"
@@ -201,18 +210,13 @@ _FORMER = {
 }
 """The names in schema 1 of settings that have another name since."""
 
-_ALWAYS = (
-    *("noise", "tune_weights", "folds", "layers", "conformal", "inputs", "source", "boundaries"),
-    *("epochs", "urban_vintage"),
-)
-"""Settings that schema 1 has even if they have their defaults."""
-
-_DEFAULTS: dict[str, Any] = {
-    name: _EVERY[name].default
-    for names in GROUPS.values()
-    for name in names
-    if name in _EVERY and name not in _ALWAYS
-} | {"strata_names": None}
+_DEFAULTS = {
+    setting.name: setting.default
+    for group in fields(RunSettings)
+    for setting in fields(group.type)
+    if not setting.required
+}
+"""The defaults of settings that may be absent."""
 
 
 def _as_json(value: object) -> Any:
@@ -227,10 +231,7 @@ def former_name(name: str) -> str:
 def in_groups(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of a run.json of schema 1 in groups; other keys stay beside them."""
     places = {_FORMER.get(name, name): (group, name) for group in GROUPS for name in GROUPS[group]}
-    found: dict[str, Any] = {
-        group: {name: _DEFAULTS[name] for name in names if name in _DEFAULTS}
-        for group, names in GROUPS.items()
-    }
+    found: dict[str, Any] = {group: {} for group in GROUPS}
     vintage = settings.get("urban_vintage")
     values = {**settings, "urban_vintage": AUTO if vintage is None else str(vintage)}
     options = values.pop(OPTIONS, None)

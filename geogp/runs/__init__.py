@@ -1,1 +1,1 @@
-"""Runs: settings, run folders, and the steps from tiles to a finished map."""
+"""Runs: run folders, and the steps from tiles to a finished map."""

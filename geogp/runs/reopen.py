@@ -29,7 +29,7 @@ from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.joint.level import JointLevel
 from geogp.models.numerics.devices import pick_device
-from geogp.records.map_settings import MAX_TILES, MapRequest
+from geogp.records.map_settings import MAX_TILES, MapSettings
 from geogp.records.record_reading import complete_record
 from geogp.records.run_record import OpenedRecord, given
 from geogp.runs.kept_level import KeptLevel
@@ -56,7 +56,7 @@ class Reopened:
 
     path: Path
     record: OpenedRecord
-    settings: MapRequest
+    settings: MapSettings
     inputs: Inputs
     plan: Plan
     model: SpatialGP
@@ -217,7 +217,7 @@ def reopen(run: StoredRun, *, tests: int | None, devices: int | None, at: str | 
         boundaries=boundaries,
         layers=(),
         zoom=record.map.zoom,
-        question=MapRequest.question,
+        question=MapSettings.question,
         threshold=None,
         tests=tests,
         devices=devices,

@@ -14,7 +14,7 @@ from msgspec.structs import asdict, fields
 from geogp import choices
 from geogp.geodata.places.file_choice import existing_path
 from geogp.geodata.tiles.ookla import InputFile
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 from geogp.records.record_names import QUESTIONS
 from geogp.records.run_record import InputRecord, RunDrawing, RunIdentity, RunRecord, given
 from geogp.records.run_settings import GROUPS, PLACES, former_name, upgraded
@@ -108,7 +108,7 @@ def flat_settings(run: RunIdentity) -> dict[str, str | int | float]:
     return {k: v if type(v) in {str, int, float} else json.dumps(v) for k, v in flat.items()}
 
 
-def settings_of(record: RunRecord, **changes: Any) -> MapRequest:
+def settings_of(record: RunRecord, **changes: Any) -> MapSettings:
     """Return the settings with which a run can be made again; `changes` replace some of them.
 
     Values that the run found, such as its quarters and the number of tests, count as chosen. Raises
@@ -135,14 +135,14 @@ def settings_of(record: RunRecord, **changes: Any) -> MapRequest:
         "quarters": ",".join(given(record.quarters, [])) or None,
         "model": record.model,
         "preset": record.preset,
-        "seed": given(record.seed, MapRequest.seed),
+        "seed": given(record.seed, MapSettings.seed),
         "split": ",".join(groups.checks.splits),
     }
     if not reads_tiles(groups.data):
         del values["source"]
-    every = choices.settings_of(MapRequest)
+    every = choices.settings_of(MapSettings)
     chosen = {name: values[name] for name in values if name in every}
-    return MapRequest(**{**chosen, **changes})
+    return MapSettings(**{**chosen, **changes})
 
 
 def _without_folders(value: Any) -> Any:

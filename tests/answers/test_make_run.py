@@ -10,9 +10,9 @@ import geogp
 from geogp.answers.make_run import MapCall
 from geogp.choices import settings_of
 from geogp.errors import RequestError
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 
-SETTINGS = settings_of(MapRequest)
+SETTINGS = settings_of(MapSettings)
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +63,9 @@ def test_settings_are_arguments_with_their_help_texts():
     """Editors, type checkers and the reference see them."""
     arguments = inspect.signature(geogp.make_map).parameters
     assert arguments.keys() == {*SETTINGS, "listener"}
-    kinds = get_type_hints(MapRequest) | get_type_hints(MapCall)
+    kinds = get_type_hints(MapSettings) | get_type_hints(MapCall)
     for name, one in SETTINGS.items():
-        default = MapRequest.__dataclass_fields__[name].default
+        default = MapSettings.__dataclass_fields__[name].default
         assert (arguments[name].annotation, arguments[name].default) == (kinds[name], default)
         told = one.told.split("--")[0] if name != "region" else "A state, such as PR; or a file"
         assert f"\n{name} : {inspect.formatannotation(kinds[name])}\n    {told}" in (

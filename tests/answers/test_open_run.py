@@ -40,7 +40,7 @@ def test_it_says_what_its_file_says(run, stored):
     assert run.content == told
     assert run.record.region == told["region"]
     assert run.record.schema == RUN_SCHEMA
-    assert run.record.settings.checks.splits == told["settings"]["checks"]["splits"]
+    assert run.record.settings.checks.splits == told["settings"]["splits"]
     assert run.record.metrics["random"]["all"].crps == told["metrics"]["random"]["all"]["crps"]
     assert len(run.predictions) == sum(parts["test"] for parts in told["n"].values())
     assert run.model.model == told["model"]

@@ -28,7 +28,7 @@ from geogp.commands.batch.batch_work import WorkOrder, WorkOutcome, make_run
 from geogp.commands.batch.cluster import WorkerPool
 from geogp.commands.batch.make_batch import make_batch
 from geogp.errors import DataError, NetworkError, OutputError, RequestError
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 from geogp.records.record_reading import record_of
 from geogp.records.run_record import RunIdentity, RunNote
 from geogp.runs.file_records import damaged_files
@@ -331,12 +331,12 @@ HOSTILE = ("..", "../../x", "/x/y", "a/b", "a\\b", ".hidden", "", "x" * 300, "A\
 
 def test_a_name_with_a_nul_is_no_region():
     with pytest.raises(RequestError, match="expected region as text or None, found"):
-        MapRequest(region="A\0B")
+        MapSettings(region="A\0B")
 
 
 @pytest.mark.parametrize("code", [code for code in HOSTILE if "\0" not in code])
 def test_names_from_data_stay_in_the_place(states, tmp_path, code):
-    run = run_of(MapRequest(region=code, service="mobile", **states.request().maps))
+    run = run_of(MapSettings(region=code, service="mobile", **states.request().maps))
     assert safe_name(run.name) == run.name
     for name in (run.name, run.group):
         assert (tmp_path / name).resolve().parent == tmp_path
@@ -536,7 +536,7 @@ def test_a_fresh_run_is_begun_over_once(tmp_path, monkeypatch):
         return SimpleNamespace(already_there=False)
 
     monkeypatch.setattr(batch_work, "run_map", run_map)
-    run = run_of(MapRequest("PR"))
+    run = run_of(MapSettings("PR"))
 
     def attempt(fault, call):
         faults[:] = [fault]

@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 from geogp.choices import settings_of
 from geogp.commands.batch.batch_plan import MAP_SETTINGS, BatchRequest, Execution
 from geogp.errors import RequestError
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 from geogp.runs.progress import ProgressListener
 from geogp_cli import main
 from geogp_cli.setting_options import Answer, panels_of, takes
 
 COMMANDS = typer.main.get_command(main.app).commands
-SETTINGS = settings_of(MapRequest)
+SETTINGS = settings_of(MapSettings)
 
 
 @pytest.fixture
@@ -28,8 +28,8 @@ def asked():
     app = typer.Typer()
 
     @app.command()
-    @takes(MapRequest)
-    def keep(request: MapRequest, _listener: ProgressListener) -> Answer:
+    @takes(MapSettings)
+    def keep(request: MapSettings, _listener: ProgressListener) -> Answer:
         found.append(request)
         return Answer({}, ())
 
@@ -42,12 +42,12 @@ def asked():
 
 def test_every_setting_is_in_one_panel_of_the_help():
     """The most used ones come first; the region is an argument."""
-    panels = panels_of(MapRequest)
+    panels = panels_of(MapSettings)
     assert panels.keys() == SETTINGS.keys()
-    assert len(MapRequest.most_used) == 6
+    assert len(MapSettings.most_used) == 6
     shown = CliRunner().invoke(main.app, ["map", "--help"], env={"COLUMNS": "100"}).output
     titles = re.findall(r"^╭─ (.+?) ─+╮$", shown, re.MULTILINE)
-    wanted = ["Most used", *(group.title for group in MapRequest.groups)]
+    wanted = ["Most used", *(group.title for group in MapSettings.groups)]
     assert [title for title in titles if title in wanted] == wanted
     for title in wanted:
         panel = shown.split(f"╭─ {title} ─")[1].split("╰")[0]
@@ -59,7 +59,7 @@ def test_every_setting_is_in_one_panel_of_the_help():
 def test_every_setting_is_written_once():
     written = Counter(
         name
-        for kind in MapRequest.__mro__
+        for kind in MapSettings.__mro__
         for name in inspect.get_annotations(kind)
         if name in SETTINGS
     )
@@ -80,7 +80,7 @@ def test_every_setting_is_an_option_with_its_help():
 
 
 def test_nothing_said_is_the_request_of_the_defaults(asked):
-    assert asked("PR") == MapRequest(region="PR")
+    assert asked("PR") == MapSettings(region="PR")
 
 
 def test_what_is_said_is_what_the_request_holds(asked, tmp_path, monkeypatch):
@@ -90,7 +90,7 @@ def test_what_is_said_is_what_the_request_holds(asked, tmp_path, monkeypatch):
         *("--layer", "a.gpkg:NAME", "--layer", "b.gpkg", "--threshold", "5", "--threshold", "7.5"),
         *("--far-km", "3", "--seed", "4", "--tune-weights", "--out", "run"),
     )
-    expected = MapRequest(
+    expected = MapSettings(
         "PR",
         source="tiles",
         boundaries="borders",
@@ -116,6 +116,6 @@ def test_ranges_and_choices_are_those_that_are_said():
             wrong += [0.0, one.most * 1.01]
         for value in wrong:
             with pytest.raises(RequestError, match=r"unknown .*; choose|expected .*, found"):
-                MapRequest(**{"region": "PR", name: value})
+                MapSettings(**{"region": "PR", name: value})
             checked += 1
     assert checked == 31

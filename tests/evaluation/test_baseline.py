@@ -13,7 +13,6 @@ def test_by_hand():
     np.testing.assert_allclose(baseline.prediction.mean, [3, 2, 3])
     np.testing.assert_allclose(baseline.prediction.noise_variance, [7, 8, 7])
     np.testing.assert_array_equal(baseline.prediction.function_variance, [0, 0, 0])
-    assert baseline.quarters_pooled == ()
     assert baseline.rows_pooled == 0
 
 
@@ -22,7 +21,6 @@ def test_quarters_without_a_variance_take_the_pooled_one():
     baseline = quarter_baseline([9, 10, 10, 13, 13, 10], [5, 1, 3, 2, 2, 5], [12, 10, 9, 13, 9, 8])
     np.testing.assert_allclose(baseline.prediction.mean, [3, 3, 3, 3, 3, 3])
     np.testing.assert_allclose(baseline.prediction.noise_variance, [2.8, 4, 2.8, 2.8, 2.8, 2.8])
-    assert baseline.quarters_pooled == (8, 9, 12, 13)
     assert baseline.rows_pooled == 5
 
 
@@ -72,6 +70,5 @@ class TestCounts:
 
     def test_quarters_without_rows_take_all(self):
         found = quarter_baseline([1, 1, 1], [0, 2, 4], [1, 7], CountPrediction)
-        assert found.quarters_pooled == (7,)
         assert found.rows_pooled == 1
         assert found.prediction.mean[1] == pytest.approx(2)

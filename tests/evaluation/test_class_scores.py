@@ -6,8 +6,6 @@ from sklearn import metrics as peers
 
 from geogp.errors import DataError
 from geogp.evaluation.class_scores import (
-    auroc,
-    calibration_error,
     calibration_terms,
     class_row_scores,
     class_scores,
@@ -49,11 +47,10 @@ def test_the_calibration_error_by_a_loop():
         rows = (k / 15 < confidence) & (confidence <= (k + 1) / 15)
         if rows.any():
             error += rows.mean() * abs(hit[rows].mean() - confidence[rows].mean())
-    assert calibration_error(P, Y) == pytest.approx(error)
     assert class_scores(P, Y).ece == pytest.approx(error)
     assert calibration_terms(confidence, hit).mean() == pytest.approx(error)
-    assert calibration_error(np.full((10, 2), 0.5), [0, 1] * 5) == pytest.approx(0)
-    assert calibration_error(np.tile([1.0, 0.0], (4, 1)), [0, 0, 0, 1]) == pytest.approx(0.25)
+    assert class_scores(np.full((10, 2), 0.5), [0, 1] * 5).ece == pytest.approx(0)
+    assert calibration_terms(np.ones(4), [1, 1, 1, 0]).mean() == pytest.approx(0.25)
 
 
 def test_the_tables_of_reliability_count_every_row_once():
@@ -66,19 +63,7 @@ def test_the_tables_of_reliability_count_every_row_once():
 
 def test_true_probabilities_have_little_error_and_sharper_ones_have_more():
     sharper = P**3 / (P**3).sum(1, keepdims=True)
-    assert calibration_error(P, Y) < 0.06 < calibration_error(sharper, Y)
-
-
-@pytest.mark.parametrize("digits", [6, 0])
-def test_the_area_under_the_curve_with_and_without_ties(digits):
-    score, outlier = np.round(RNG.normal(size=300), digits), RNG.random(300) < 0.3
-    expected = peers.roc_auc_score(outlier, score)
-    assert auroc(score, outlier) == pytest.approx(expected)
-    assert auroc(-score, outlier) == pytest.approx(1 - expected)
-
-
-def test_infinite_scores_are_the_highest():
-    assert auroc([np.inf, 1.0, np.inf], [True, False, False]) == pytest.approx(0.75)
+    assert class_scores(P, Y).ece < 0.06 < class_scores(sharper, Y).ece
 
 
 @pytest.mark.parametrize(
@@ -95,16 +80,3 @@ def test_infinite_scores_are_the_highest():
 def test_what_are_no_probabilities_or_classes_is_refused(p, y, match):
     with pytest.raises(DataError, match=match):
         class_scores(p, y)
-
-
-@pytest.mark.parametrize(
-    ("score", "outlier", "match"),
-    [
-        ([1.0, np.nan], [True, False], "no NaN"),
-        ([1.0], [True, False], "as many scores"),
-        ([1.0, 2.0], [True, True], "found 2 outliers of 2 rows"),
-    ],
-)
-def test_an_area_that_is_not_defined_is_refused(score, outlier, match):
-    with pytest.raises(DataError, match=match):
-        auroc(score, outlier)

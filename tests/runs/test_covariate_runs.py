@@ -14,7 +14,7 @@ from run_worlds import Small, write_halves, write_small
 from geogp.answers.run import open_run
 from geogp.errors import DataError, RequestError
 from geogp.geodata.simulation.simulated_tiles import simple_region
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 from geogp.runs.pipeline.run_covariates import read_run_covariates
 from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.progress import ProgressListener
@@ -216,12 +216,12 @@ def test_a_covariate_has_a_name_of_its_own(world, tmp_path):
 )
 def test_requests_that_are_refused(changes, match):
     with pytest.raises(RequestError, match=match):
-        MapRequest("PR", **{"covariates": ("fixed",), **changes})
+        MapSettings("PR", **{"covariates": ("fixed",), **changes})
 
 
 def test_paths_of_covariates_become_absolute(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    found = MapRequest("PR", covariates=("fixed", HEIGHT))
+    found = MapSettings("PR", covariates=("fixed", HEIGHT))
     assert found.covariates == ("fixed", str(tmp_path / HEIGHT))
     assert replace(found, seed=1).covariates == found.covariates
 

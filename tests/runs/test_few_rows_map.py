@@ -8,7 +8,7 @@ from benchmark_scripts import load
 
 from geogp.geodata.simulation.simulated_tiles import simple_region
 from geogp.geodata.simulation.simulation_files import write_simulation
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 from geogp.runs.pipeline.run_map import run_map
 
 few_rows = load("accuracy.few_rows")
@@ -26,7 +26,7 @@ def test_intervals_from_100_rows_hold_95_per_cent_of_fresh_measurements():
 def test_a_run_says_that_its_width_comes_from_folds(rows, few, tmp_path):
     known, _ = few_rows.draw(rows, "anywhere", 1)
     write_simulation(known, simple_region(), tmp_path / "source")
-    request = MapRequest(
+    request = MapSettings(
         region="DEMO",
         source=str(tmp_path / "source"),
         boundaries=str(tmp_path / "source" / "boundaries"),

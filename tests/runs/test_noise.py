@@ -18,7 +18,7 @@ from geogp.errors import DataError, RequestError
 from geogp.evaluation.assessment import prediction_of
 from geogp.evaluation.metrics import score
 from geogp.models.catalogue.storage import load_model
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 from geogp.runs.pipeline.run_map import run_map
 
 pytestmark = pytest.mark.trial
@@ -122,9 +122,9 @@ def test_another_noise_is_another_run(robust, small):
 def test_refused_before_anything_is_read():
     places = {"region": "PR", "source": "nowhere", "boundaries": "nowhere"}
     with pytest.raises(RequestError, match=r"field has no student-t noise.*vbll"):
-        MapRequest(**places, noise="student-t")
+        MapSettings(**places, noise="student-t")
     with pytest.raises(RequestError, match=r"unknown noise 'student'.*Did you mean student-t"):
-        MapRequest(**places, model="vbll", noise="student")
+        MapSettings(**places, model="vbll", noise="student")
 
 
 def test_the_command_takes_the_noise(small, tmp_path, capsys, monkeypatch):

@@ -20,7 +20,7 @@ from geogp.geodata.points.point_tests import read_point_tests
 from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.ookla import read_observations
 from geogp.geodata.tiles.quarters import quarter_index
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 from geogp.runs.pipeline.run_map import run_map
 
 EAST, WEST = -66.3, -66.5
@@ -53,7 +53,7 @@ def drive(tmp_path_factory):
 def request(drive, out, **changes):
     given = {"columns": ("time=when",), "units": "Mbps", "provider": "North", "decimal": "."}
     given |= changes
-    return MapRequest(points=str(drive), preset="quick", epochs=2, zoom=14, out=out, **given)
+    return MapSettings(points=str(drive), preset="quick", epochs=2, zoom=14, out=out, **given)
 
 
 @pytest.fixture(scope="module")
@@ -209,13 +209,13 @@ class TestRequests:
     )
     def test_refusals(self, changes, message):
         with pytest.raises(RequestError, match=message):
-            MapRequest(region="PR", **changes)
+            MapSettings(region="PR", **changes)
 
     def test_no_region_without_points(self):
         with pytest.raises(RequestError, match="expected a region, such as PR"):
-            MapRequest()
-        assert MapRequest(points="a.csv").place.is_extent
-        assert not MapRequest(points="a.csv", region="PR").place.is_extent
+            MapSettings()
+        assert MapSettings(points="a.csv").place.is_extent
+        assert not MapSettings(points="a.csv", region="PR").place.is_extent
 
 
 class TestCommand:

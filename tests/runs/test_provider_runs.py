@@ -18,7 +18,7 @@ from geogp.maps.page.page_layers import layer_json
 from geogp.maps.provider_layers import provider_tags
 from geogp.maps.scales import SPEED_PALETTE, speed_scale
 from geogp.maps.views import FAR, PROVIDER, View, provider_views
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 from geogp.runs.pipeline.run_map import run_map
 
 GAP = 0.3
@@ -52,7 +52,7 @@ def drive(tmp_path_factory):
 def run(drive, tmp_path_factory):
     out = tmp_path_factory.mktemp("own") / "run"
     return run_map(
-        MapRequest(points=str(drive), by_provider=True, preset="quick", epochs=4, zoom=14, out=out)
+        MapSettings(points=str(drive), by_provider=True, preset="quick", epochs=4, zoom=14, out=out)
     )
 
 
@@ -148,7 +148,7 @@ def test_the_command_compares_the_providers(run, halves, geogp):
 
 
 def test_a_run_without_providers_is_refused(drive, tmp_path):
-    made = run_map(MapRequest(points=str(drive), preset="quick", epochs=1, zoom=13, out=tmp_path))
+    made = run_map(MapSettings(points=str(drive), preset="quick", epochs=1, zoom=13, out=tmp_path))
     with pytest.raises(RequestError, match="has no providers"):
         open_run(made.path).providers("stratum")
 
@@ -178,13 +178,13 @@ def test_a_layer_shows_the_name_of_its_provider_as_it_is():
 def single(drive, tmp_path_factory):
     out = tmp_path_factory.mktemp("single") / "single"
     how = {"preset": "quick", "epochs": 1, "zoom": 14, "out": out}
-    return run_map(MapRequest(points=str(drive), provider="North Net", **how))
+    return run_map(MapSettings(points=str(drive), provider="North Net", **how))
 
 
 @pytest.fixture(scope="module")
 def pooled(drive, tmp_path_factory):
     out = tmp_path_factory.mktemp("pooled") / "pooled"
-    return run_map(MapRequest(points=str(drive), preset="quick", epochs=1, zoom=14, out=out))
+    return run_map(MapSettings(points=str(drive), preset="quick", epochs=1, zoom=14, out=out))
 
 
 def test_runs_of_points_are_compared_where_they_share_rows(run, single, pooled, tmp_path):

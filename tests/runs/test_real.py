@@ -6,14 +6,14 @@ import pytest
 import xarray as xr
 from run_worlds import run_json
 
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 from geogp.runs.pipeline.run_map import run_map
 
 pytestmark = pytest.mark.real
 
 
 def request_of(folder, region, out, **more):
-    return MapRequest(
+    return MapSettings(
         region=region,
         source=str(folder / "ookla-open-data"),
         boundaries=str(folder / "census"),

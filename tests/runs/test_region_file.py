@@ -20,7 +20,7 @@ from geogp.commands.data_requests import FetchRequest
 from geogp.commands.fetch import fetch
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places.region_choice import RegionChoice
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.run_names import find_run
 from geogp_cli.entry import run as command
@@ -44,14 +44,16 @@ def own(small, tmp_path_factory):
 
 def _request(small, own, out=None, **changes):
     settings = {"preset": "quick", "epochs": 2, "zoom": 12, "quarters": "2023Q4", **changes}
-    return MapRequest(source=str(small.folder), region_file=f"{own}:side=west", out=out, **settings)
+    return MapSettings(
+        source=str(small.folder), region_file=f"{own}:side=west", out=out, **settings
+    )
 
 
 @pytest.fixture(scope="module")
 def made(small, own, tmp_path_factory):
     out = tmp_path_factory.mktemp("own-run") / "run"
     borders = str(small.folder / "boundaries")
-    request = MapRequest(
+    request = MapSettings(
         source=str(small.folder),
         boundaries=borders,
         region_file=f"{own}:side=west",
@@ -144,7 +146,7 @@ def test_without_boundaries_there_are_no_strata_and_the_folder_is_a_slug(
 
 def test_a_region_without_tiles_is_refused(small, own):
     request = _request(small, own)
-    far = MapRequest(source=request.source, region_file=f"{own}:side=far")
+    far = MapSettings(source=request.source, region_file=f"{own}:side=far")
     with pytest.raises(DataError, match=r"no .*my west"):
         run_map(far)
 

@@ -7,14 +7,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from msgspec import convert
 from msgspec.structs import asdict
 from run_worlds import edited_copy, made_up_run, run_json, write_halves
 
 from geogp.choices import settings_of as settings_in
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 from geogp.records.record_reading import run_text
 from geogp.records.run_record import RunRecord
-from geogp.runs import run_identity
 from geogp.runs.pipeline.identity import identity_of
 from geogp.runs.pipeline.plan import plan_map
 from geogp.runs.pipeline.read import read_inputs
@@ -31,16 +31,16 @@ FOUND = {
 
 @pytest.fixture(scope="module")
 def halves(small, tmp_path_factory):
-    return write_halves(small, tmp_path_factory.mktemp("halves"), ("west", "east", "far"), 0.5)
+    return write_halves(small, tmp_path_factory.mktemp("halves"), ("west", "east", "east"), 0.5)
 
 
 @pytest.fixture(scope="module")
 def drive(tmp_path_factory):
     random = np.random.default_rng(0)
-    longitude, latitude = random.uniform((-66.5, 18.0), (-66.3, 18.15), (60, 2)).T
-    speeds = [f"{speed:.2f}".replace(".", ",") for speed in random.uniform(5, 50, 60)]
+    longitude, latitude = random.uniform((-66.5, 18.0), (-66.3, 18.15), (400, 2)).T
+    speeds = [f"{speed:.2f}".replace(".", ",") for speed in random.uniform(5, 50, 400)]
     table = pd.DataFrame({"when": "2023-10-01", "lat": latitude, "lon": longitude})
-    table = table.assign(download=speeds, provider="North", technology="5G")
+    table = table.assign(download=speeds, technology="5G", provider=["North", "South"] * 200)
     path = tmp_path_factory.mktemp("points") / "drive.csv"
     table.to_csv(path, sep=";", index=False, float_format=lambda x: f"{x}".replace(".", ","))
     return path
@@ -54,7 +54,7 @@ def identity_for(request):
 def stored(identity):
     """Return the record of a run.json that was written and read."""
     content = json.loads(run_text(made_up_run(**asdict(identity))))
-    return run_identity.msgspec.convert(content, RunRecord)
+    return convert(content, RunRecord)
 
 
 def check_round_trip(request):
@@ -63,7 +63,7 @@ def check_round_trip(request):
     again = settings_of(stored(identity), out=request.out)
     chosen = {
         name
-        for name, about in settings_in(MapRequest).items()
+        for name, about in settings_in(MapSettings).items()
         if name not in FOUND or getattr(request, name) != about.default
     } - {"split"}
     assert {name: getattr(again, name) for name in chosen} == {
@@ -97,7 +97,7 @@ def test_settings_of_a_run_are_those_it_was_made_with(small, tmp_path, changes):
 
 def test_regions_strata_and_layers_of_the_user_are_found_again(small, halves, tmp_path):
     check_round_trip(
-        MapRequest(
+        MapSettings(
             region_file=f"{halves}:side=west",
             region_name="The West",
             strata=f"{halves}:side",
@@ -110,7 +110,7 @@ def test_regions_strata_and_layers_of_the_user_are_found_again(small, halves, tm
 
 
 def test_how_points_are_read_is_found_again(drive, tmp_path):
-    request = MapRequest(
+    request = MapSettings(
         points=str(drive),
         columns=("time=when",),
         units="Mbps",
@@ -124,9 +124,9 @@ def test_how_points_are_read_is_found_again(drive, tmp_path):
         out=tmp_path / "run",
     )
     check_round_trip(request)
-    run = stored(identity_for(replace(request, provider=None, by_provider=True)))
-    assert settings_of(run).by_provider
-    assert run.settings.data.source == str(drive)
+    both = stored(identity_for(replace(request, provider=None, by_provider=True)))
+    assert settings_of(both).by_provider
+    assert both.settings.data.source == str(drive)
 
 
 def as_schema_1(record):

@@ -15,7 +15,7 @@ from geogp.answers.run import open_run
 from geogp.commands.paper_figures import make_figures
 from geogp.errors import RequestError
 from geogp.models.numerics.precision import current_precision
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 from geogp.runs.pipeline.run_map import run_map
 
 
@@ -48,7 +48,7 @@ def test_another_precision_is_another_run(single):
 
 def test_an_unknown_precision_is_refused():
     with pytest.raises(RequestError, match="precision 'half'; choose one of double, single"):
-        MapRequest(region="PR", precision="half")
+        MapSettings(region="PR", precision="half")
 
 
 def test_answers_have_the_precision_of_the_run(single, monkeypatch):

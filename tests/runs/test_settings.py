@@ -9,9 +9,9 @@ from geogp.choices import settings_of
 from geogp.commands.batch.batch_plan import Execution
 from geogp.errors import RequestError
 from geogp.models.presets import PRESETS
-from geogp.records.map_settings import RULES, MapRequest
+from geogp.records.map_settings import RULES, MapSettings
 
-SETTINGS = settings_of(MapRequest)
+SETTINGS = settings_of(MapSettings)
 
 
 def test_few_rows_take_smaller_batches():
@@ -46,30 +46,30 @@ def test_the_papers_preset_is_the_papers():
     ],
 )
 def test_splits_follow_the_preset_unless_asked_for(split, preset, expected):
-    request = MapRequest("PR", source="tiles", boundaries="borders", split=split, preset=preset)
+    request = MapSettings("PR", source="tiles", boundaries="borders", split=split, preset=preset)
     assert request.splits == expected
 
 
 def test_models_are_checked_before_anything_is_read():
     with pytest.raises(RequestError, match="unknown model 'field2'"):
-        MapRequest("PR", source="nowhere", boundaries="nowhere", model="field2")
+        MapSettings("PR", source="nowhere", boundaries="nowhere", model="field2")
 
 
 @pytest.mark.parametrize("budget", [0.0, -1.0, float("inf"), float("nan")])
 def test_a_budget_is_some_seconds(budget):
     with pytest.raises(RequestError, match="expected a budget above 0 seconds"):
-        MapRequest("PR", source="tiles", boundaries="borders", model="nngp", budget=budget)
+        MapSettings("PR", source="tiles", boundaries="borders", model="nngp", budget=budget)
 
 
 def test_a_budget_is_for_models_with_anchors():
     with pytest.raises(RequestError, match=r"--budget chooses the rank.*nystrom-mixed.*of vbll"):
-        MapRequest("PR", source="tiles", boundaries="borders", model="vbll", budget=60.0)
+        MapSettings("PR", source="tiles", boundaries="borders", model="vbll", budget=60.0)
 
 
 @pytest.mark.parametrize("far_km", [0.0, -1.0, float("inf"), float("nan")])
 def test_far_is_some_kilometres(far_km):
     with pytest.raises(RequestError, match="expected a distance above 0 km"):
-        MapRequest("PR", source="tiles", boundaries="borders", far_km=far_km)
+        MapSettings("PR", source="tiles", boundaries="borders", far_km=far_km)
 
 
 @pytest.mark.parametrize(
@@ -93,12 +93,12 @@ def test_far_is_some_kilometres(far_km):
 )
 def test_ways_of_checking_are_checked(changes, message):
     with pytest.raises(RequestError, match=message):
-        MapRequest("PR", source="tiles", boundaries="borders", **changes)
+        MapSettings("PR", source="tiles", boundaries="borders", **changes)
 
 
 def test_a_repair_keeps_calibration_rows():
-    assert not MapRequest("PR", source="tiles", boundaries="borders").calibrated
-    assert MapRequest("PR", source="tiles", boundaries="borders", conformal="local").calibrated
+    assert not MapSettings("PR", source="tiles", boundaries="borders").calibrated
+    assert MapSettings("PR", source="tiles", boundaries="borders", conformal="local").calibrated
 
 
 ODD = (float("nan"), float("inf"), -1, 0, 10**30)
@@ -121,8 +121,8 @@ def test_numbers_out_of_range_are_refused_before_work(name):
     for wrong in RANGES[name]:
         value = (wrong,) if name == "threshold" else wrong
         with pytest.raises(RequestError, match=r"expected .*, found"):
-            MapRequest("PR", source="tiles", boundaries="borders", **{name: value}, **others)
-    MapRequest("PR", source="tiles", boundaries="borders", seed=2**63 - 1)
+            MapSettings("PR", source="tiles", boundaries="borders", **{name: value}, **others)
+    MapSettings("PR", source="tiles", boundaries="borders", seed=2**63 - 1)
 
 
 @pytest.mark.parametrize(
@@ -186,12 +186,12 @@ EXAMPLES = [
 @pytest.mark.parametrize(("changes", "message"), EXAMPLES)
 def test_settings_that_exclude_each_other_are_refused(changes, message):
     with pytest.raises(RequestError, match=message):
-        MapRequest("PR", **changes)
+        MapSettings("PR", **changes)
 
 
 def unchecked(**changes):
     """Return settings that break rules."""
-    request = MapRequest("PR", target=changes.get("target", "download"))
+    request = MapSettings("PR", target=changes.get("target", "download"))
     for name, value in changes.items():
         object.__setattr__(request, name, value)
     return request
@@ -209,4 +209,4 @@ def test_every_rule_can_be_broken_and_says_which_options_it_is_about():
         assert [options[name] for name in rule.settings if options[name] not in text] == []
         assert set(re.findall(r"--[a-z-]+", text)) <= {*options.values()}
     assert {*map(id, first)} == {*map(id, RULES)}
-    assert not any(rule.broken(MapRequest("PR")) for rule in RULES)
+    assert not any(rule.broken(MapSettings("PR")) for rule in RULES)

@@ -47,6 +47,21 @@ EDITS = [
 ]
 
 
+PLACES = [
+    {"source": "SERVER"},
+    {"boundaries": "SERVER/boundaries"},
+    {"source": "s3://somebodys-bucket"},
+    {"source": "HTTP://127.0.0.1:9"},
+    {"source": "memory://x"},
+    {"boundaries": "file:///etc"},
+    {"source": "simplecache::http://127.0.0.1:9/x"},
+    {"source": "\\\\127.0.0.1\\share"},
+    {"source": "//127.0.0.1/share"},
+    {"region_file": "//127.0.0.1/share/a.gpkg"},
+    {"strata": "/vsicurl/http://127.0.0.1:9/a.gpkg"},
+]
+
+
 def _set(run, place, value):
     *way, last = place
     for key in way:
@@ -67,22 +82,23 @@ def stranger(finished, tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize(("place", "value", "told"), EDITS)
-def test_every_command_refuses_an_edit_in_words(
-    finished, stranger, geogp, tmp_path, *, place, value, told
-):
+@pytest.mark.parametrize(
+    ("command", "edit"),
+    [*(("report", edit) for edit in EDITS), *((one, EDITS[0]) for one in READING)],
+)
+def test_an_edit_is_refused_in_words(finished, stranger, geogp, tmp_path, *, command, edit):
+    place, value, told = edit
     run = json.loads(json.dumps(run_json(finished)))
     _set(run, place, value)
     (stranger / "run.json").write_text(json.dumps(run))
     before = sorted(stranger.iterdir())
-    for command, more in READING.items():
-        runs = [stranger, finished.path] if command == "compare" else [stranger]
-        out = ["--out", tmp_path / command] if command in {"compare", "gallery"} else []
-        code, said, error = geogp(command, *runs, *more, *out)
-        assert (code, said) == (3, ""), command
-        assert told in error.replace("\n", " "), command
-        assert "run.json is damaged: " in error
-        assert "Traceback" not in error
+    runs = [stranger, finished.path] if command == "compare" else [stranger]
+    out = ["--out", tmp_path / command] if command in {"compare", "gallery"} else []
+    code, said, error = geogp(command, *runs, *READING[command], *out)
+    assert (code, said) == (3, "")
+    assert told in error.replace("\n", " ")
+    assert "run.json is damaged: " in error
+    assert "Traceback" not in error
     assert sorted(stranger.iterdir()) == before
     assert list(tmp_path.iterdir()) == []
 
@@ -130,22 +146,9 @@ def _lure(server, places):
     return change
 
 
-@pytest.mark.parametrize("command", ASKING)
 @pytest.mark.parametrize(
-    "places",
-    [
-        {"source": "SERVER"},
-        {"boundaries": "SERVER/boundaries"},
-        {"source": "s3://somebodys-bucket"},
-        {"source": "HTTP://127.0.0.1:9"},
-        {"source": "memory://x"},
-        {"boundaries": "file:///etc"},
-        {"source": "simplecache::http://127.0.0.1:9/x"},
-        {"source": "\\\\127.0.0.1\\share"},
-        {"source": "//127.0.0.1/share"},
-        {"region_file": "//127.0.0.1/share/a.gpkg"},
-        {"strata": "/vsicurl/http://127.0.0.1:9/a.gpkg"},
-    ],
+    ("command", "places"),
+    [*(("areas", places) for places in PLACES), *((command, PLACES[0]) for command in ASKING[1:])],
     ids=str,
 )
 def test_no_address_of_a_run_is_asked(

@@ -19,7 +19,7 @@ from geogp.geodata.places.census import read_region
 from geogp.geodata.store.sources import open_source
 from geogp.models.catalogue.storage import load_model
 from geogp.models.papers.counts.cox import CoxGP
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 from geogp.runs.pipeline.run_map import RunResult, run_map
 
 
@@ -151,12 +151,12 @@ def test_the_poisson_model_can_be_asked_for_and_redrawn(small, tmp_path):
 )
 def test_what_does_not_fit_is_refused(changes, message):
     with pytest.raises(RequestError, match=message):
-        MapRequest("PR", source="tiles", boundaries="borders", **changes)
+        MapSettings("PR", source="tiles", boundaries="borders", **changes)
 
 
 def test_the_model_follows_the_target():
-    assert MapRequest("PR", source="tiles", boundaries="borders").model == "field"
-    assert MapRequest("PR", source="tiles", boundaries="borders", target="tests").model == "cox-nb"
+    assert MapSettings("PR", source="tiles", boundaries="borders").model == "field"
+    assert MapSettings("PR", source="tiles", boundaries="borders", target="tests").model == "cox-nb"
 
 
 @pytest.mark.trial

@@ -16,7 +16,7 @@ from geogp.commands.gallery import make_gallery
 from geogp.errors import RequestError
 from geogp.evaluation.class_scores import class_scores
 from geogp.geodata.tiles.targets import SPEED_TIERS, speed_tiers
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 from geogp.records.record_reading import run_schema
 from geogp.runs.pipeline.run_map import run_map
 
@@ -194,7 +194,7 @@ def test_a_stopped_run_of_folds_continues_to_the_same_numbers(small, tmp_path):
 )
 def test_options_that_do_not_fit_are_refused(changes, message):
     with pytest.raises(RequestError, match=message):
-        MapRequest("PR", source="tiles", boundaries="borders", **{"target": "tier", **changes})
+        MapSettings("PR", source="tiles", boundaries="borders", **{"target": "tier", **changes})
 
 
 def test_a_quarter_after_the_data_is_refused(small, tmp_path):

@@ -15,7 +15,7 @@ from geogp.errors import RequestError, named
 from geogp.geodata.points.point_options import PointOptions
 from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_label
-from geogp.records.map_settings import AUTO, MapRequest
+from geogp.records.map_settings import AUTO, MapSettings
 
 VARIED = ("region", "service", "target", "quarters")
 """Fields of a request that differ between the runs of a batch."""
@@ -27,7 +27,7 @@ _ALONE = (
 )
 """Fields of a request that a batch cannot have."""
 
-MAP_SETTINGS = tuple(name for name in settings_of(MapRequest) if name not in {*VARIED, *_ALONE})
+MAP_SETTINGS = tuple(name for name in settings_of(MapSettings) if name not in {*VARIED, *_ALONE})
 """Fields of a request that are the same in all runs of a batch."""
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -46,7 +46,7 @@ class BatchRequest:
         "download, upload, latency, tests or tier; separate several with commas.",
         default="download",
     )
-    quarters: str | None = setting(settings_of(MapRequest)["quarters"].told)
+    quarters: str | None = setting(settings_of(MapSettings)["quarters"].told)
     each_quarter: bool = setting(
         "Make one run for each quarter, instead of one run for all quarters.", default=False
     )
@@ -81,7 +81,7 @@ class BatchRequest:
         """Return the runs for some regions."""
         many = product(regions, self.listed("services"), self.listed("targets"), self.quarter_sets)
         return [
-            run_of(MapRequest(**{**self.maps, **dict(zip(VARIED, one, strict=True))}))
+            run_of(MapSettings(**{**self.maps, **dict(zip(VARIED, one, strict=True))}))
             for one in many
         ]
 
@@ -138,7 +138,7 @@ class PlannedRun:
     name: str
     group: str
     region: str
-    request: MapRequest
+    request: MapSettings
 
 
 def runs_of(batch: BatchRequest) -> list[PlannedRun]:
@@ -158,7 +158,7 @@ def runs_of(batch: BatchRequest) -> list[PlannedRun]:
     return runs
 
 
-def run_of(request: MapRequest) -> PlannedRun:
+def run_of(request: MapSettings) -> PlannedRun:
     """Return the run of a batch for one request, with folder name and group."""
     group = [request.service, request.target]
     if request.quarters is not None:

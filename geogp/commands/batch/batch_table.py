@@ -13,7 +13,7 @@ from geogp import __version__
 from geogp.commands.batch.batch_plan import MAP_SETTINGS, VARIED, PlannedRun, check_apart, run_of
 from geogp.errors import DataError, GeogpError
 from geogp.files import write_bytes
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 from geogp.records.run_record import RunRecord, given
 
 BATCH_FILE = "batch.json"
@@ -103,7 +103,7 @@ class BatchTable(Struct, kw_only=True):
         if set(self.settings) != set(MAP_SETTINGS) or not self.runs:
             raise DataError("expected runs and settings of this version of geogp.")
         rows = ({name: getattr(row, name) for name in VARIED} for row in self.runs.values())
-        runs = [run_of(msgspec.convert(self.settings | row, MapRequest)) for row in rows]
+        runs = [run_of(msgspec.convert(self.settings | row, MapSettings)) for row in rows]
         check_apart(runs)
         return {run.name: run for run in runs}
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from geogp.arrays import Floats, Mask
 from geogp.evaluation.strata import COUNT_STARTS
 from geogp.geodata.places.stratum_column import STRATA, UNKNOWN
 
@@ -17,9 +18,6 @@ coverage of the 95 % interval has the distribution Beta(96, 5), with standard de
 
 EVERYWHERE = "all"
 """Name that replaces the stratum if a cell contains rows of all strata."""
-
-Floats = NDArray[np.float64]
-Rows = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -65,16 +63,16 @@ class Cell:
             tests = f"{self.least} to {self.most} tests"
         return f"{self.stratum}, {tests}"
 
-    def holds(self, places: RepairPlaces) -> Rows:
+    def holds(self, places: RepairPlaces) -> Mask:
         """Return whether each row belongs to the cell, (n,)."""
         most = np.inf if self.most is None else self.most
         # A map may be for 2.5 tests; these belong to the class of 2 tests.
         counted = np.floor(places.tests)
-        inside: Rows = (counted >= self.least) & (counted <= most)
+        inside: Mask = (counted >= self.least) & (counted <= most)
         return inside if self.stratum == EVERYWHERE else inside & (places.stratum == self.stratum)
 
 
-def partition(places: RepairPlaces) -> dict[tuple[str, int, int | None], Rows]:
+def partition(places: RepairPlaces) -> dict[tuple[str, int, int | None], Mask]:
     """Return a mask of the calibration rows in each cell; a key is (stratum, `least`, `most`).
 
     The rows of a stratum are divided into classes by number of tests. A class with fewer than
@@ -83,7 +81,7 @@ def partition(places: RepairPlaces) -> dict[tuple[str, int, int | None], Rows]:
     """
     names = [name for name in places.strata if (places.stratum == name).sum() >= MIN_ROWS]
     apart = len(names) == len(places.strata) and not (places.stratum == UNKNOWN).any()
-    found: dict[tuple[str, int, int | None], Rows] = {}
+    found: dict[tuple[str, int, int | None], Mask] = {}
     for stratum in names if apart else [EVERYWHERE]:
         own = (places.stratum == stratum) | (stratum == EVERYWHERE)
         tests = np.floor(places.tests[own])

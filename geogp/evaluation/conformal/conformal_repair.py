@@ -23,6 +23,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
+from geogp.arrays import Floats
 from geogp.choices import one_of
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.warped_shapes import WarpedShape
@@ -38,8 +39,6 @@ MIN_IN_ALL = 19
 
 CHECKED = (0.5, 0.8, 0.9, 0.95)
 """Levels at which the coverage is checked."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -110,9 +109,7 @@ def check_rows(method: str, m: int) -> None:
         )
 
 
-def fit_repair(
-    method: str, prediction: Prediction, y: NDArray[np.float64], places: RepairPlaces
-) -> Repair:
+def fit_repair(method: str, prediction: Prediction, y: Floats, places: RepairPlaces) -> Repair:
     """Fit a repair to m calibration rows, which must not be used for anything else.
 
     `prediction` is the model's prediction of the measurements `y` (m,). Raises RequestError if the
@@ -133,7 +130,7 @@ def fit_repair(
     return Repair(BY_STRATA, m, tuple(_cell(name, scores[rows]) for name, rows in groups.items()))
 
 
-def normal_scores(prediction: Prediction, y: NDArray[np.float64]) -> Floats:
+def normal_scores(prediction: Prediction, y: Floats) -> Floats:
     """Return ``|Φ^(-1)(F(y))|`` for each predictive distribution function F, (n,); at most 37."""
     return np.abs(prediction.shape.normal_score((y - prediction.mean) / prediction.sd))
 

@@ -14,9 +14,9 @@ number of rows (Σ w)² / Σ w² is at least 0.64 times 200, which is 128 (Kanto
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from geogp.arrays import Floats
 from geogp.distributions.warps import LADDER, covering_knots
 from geogp.errors import DataError
 from geogp.geodata.places.distances import unit_vectors
@@ -32,8 +32,6 @@ MAX_SCORE = 37.0
 
 _FALL = 0.75
 _CHUNK = 4096
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

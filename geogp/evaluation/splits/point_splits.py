@@ -7,13 +7,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from geogp.arrays import Floats, Mask, Numbers
 from geogp.errors import DataError
-from geogp.evaluation.splits.row_parts import TENTHS, Codes, Numbers, assign_parts, hashed, tenths
-
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
+from geogp.evaluation.splits.row_parts import TENTHS, Codes, assign_parts, hashed, tenths
 
 CELL_KM = 11.0
 """Side of cells to try first, in km; about a tenth of a degree of latitude."""
@@ -42,7 +39,7 @@ def time_codes(time: Floats | None, n: int) -> Numbers:
     return np.zeros(n, np.int64) if time is None else _bits(time).view(np.int64)
 
 
-def point_cells(x: Floats, y: Floats, side: tuple[float, float]) -> NDArray[np.int64]:
+def point_cells(x: Floats, y: Floats, side: tuple[float, float]) -> Numbers:
     """Return column and row of each point's cell, (n, 2).
 
     `side` is the width and height of cells to try first, in the unit of the coordinates. Both are
@@ -106,7 +103,7 @@ def _bits(values: Floats, digits: int = _DIGITS) -> Codes:
     return np.ascontiguousarray(np.round(values, digits) + 0.0).view(np.uint64)
 
 
-def _cells(places: Floats, side: tuple[float, float], scale: float) -> NDArray[np.int64]:
+def _cells(places: Floats, side: tuple[float, float], scale: float) -> Numbers:
     # Beyond these bounds, cells of one row each do not fit into whole numbers.
     cells = np.floor(places / (scale * np.asarray(side))).clip(-(2.0**62), 2.0**62)
     return cells.astype(np.int64)

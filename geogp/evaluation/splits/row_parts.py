@@ -6,6 +6,7 @@ import heapq
 import numpy as np
 from numpy.typing import NDArray
 
+from geogp.arrays import Numbers
 from geogp.errors import DataError, RequestError
 
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
@@ -23,7 +24,6 @@ TENTHS = 10
 
 Codes = NDArray[np.uint64]
 Parts = NDArray[np.str_]
-Numbers = NDArray[np.int64]
 
 
 def tenths(seed: int, quadkey: Codes, quarter: Numbers) -> Numbers:
@@ -94,7 +94,7 @@ def text_codes(texts: NDArray[np.str_]) -> Codes:
     return np.array([int.from_bytes(digest, "big") for digest in digests], np.uint64)
 
 
-def hashed(seed: int, *keys: NDArray[np.uint64] | NDArray[np.int64]) -> Codes:
+def hashed(seed: int, *keys: NDArray[np.uint64] | Numbers) -> Codes:
     """Return a 64-bit hash for each row, (n,), from a seed and integer keys, each (n,).
 
     The hash applies the finaliser of SplitMix64 (Steele, Lea and Flood 2014, figure 13) to the seed

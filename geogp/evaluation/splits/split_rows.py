@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from geogp.arrays import Floats, Numbers
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.splits.row_parts import (
     CALIBRATION,
@@ -24,7 +25,6 @@ from geogp.evaluation.splits.row_parts import (
     TRAIN,
     VALIDATION,
     Codes,
-    Numbers,
     Parts,
     assign_parts,
     check_fold,
@@ -59,8 +59,8 @@ class SplitRows:
 
     quadkey: Codes
     quarter: Numbers
-    longitude: NDArray[np.float64]
-    latitude: NDArray[np.float64]
+    longitude: Floats
+    latitude: Floats
     county: NDArray[np.str_] | None = None
 
 
@@ -137,7 +137,7 @@ def block_split(
 
 
 def assign_cells(
-    cells: NDArray[np.int64], seed: int, what: str, *, fold: int = 0, calibrated: bool = False
+    cells: Numbers, seed: int, what: str, *, fold: int = 0, calibrated: bool = False
 ) -> Parts:
     """Split rows by whole cells, in the same way as `block_split`.
 
@@ -268,9 +268,7 @@ def cell_side(longitude: ArrayLike, latitude: ArrayLike) -> float:
     )
 
 
-def cell_indices(
-    longitude: ArrayLike, latitude: ArrayLike, side: float = CELL_DEGREES
-) -> NDArray[np.int64]:
+def cell_indices(longitude: ArrayLike, latitude: ArrayLike, side: float = CELL_DEGREES) -> Numbers:
     """Return column (0 or more) and row of each point's cell, (n, 2) int64.
 
     Raises DataError if a coordinate is not finite.

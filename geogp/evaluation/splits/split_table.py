@@ -6,10 +6,11 @@ import numpy as np
 import pandas as pd
 
 from geogp.arguments import checked_arguments
+from geogp.arrays import Numbers
 from geogp.choices import MAX_KM, MAX_SEED, above_zero, one_of, whole_number
 from geogp.errors import DataError, RequestError, named, quoted
 from geogp.evaluation.splits.point_splits import place_codes, point_cells, time_codes
-from geogp.evaluation.splits.row_parts import LEFT_OUT, TENTHS, TEST, Numbers, Parts
+from geogp.evaluation.splits.row_parts import LEFT_OUT, TENTHS, TEST, Parts
 from geogp.evaluation.splits.split_names import BLOCKS, BUFFER, BUFFER_KM, LATEST, SPLITS
 from geogp.evaluation.splits.split_rows import SplitRows, assign_cells, split_parts
 from geogp.geodata.places.layers import ELSEWHERE

@@ -9,7 +9,7 @@ from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.splits.split_names import BLOCKS
 from geogp.evaluation.splits.split_rows import SplitRows, split_groups
 from geogp.models.joint.area_means import LEAST_ROWS, AreaMeans, blocks_in_quarters
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 from geogp.records.run_record import AreasCheck
 from geogp.runs.pipeline.read import Inputs
 
@@ -18,7 +18,7 @@ MOST_IN_AREA, MOST_ROWS = 25, 3000
 
 
 def area_means(
-    settings: MapRequest,
+    settings: MapSettings,
     inputs: Inputs,
     estimator: SpatialGP,
     source_rows: SplitRows,

@@ -39,7 +39,7 @@ from geogp.maps.target_quantities import quantity_of
 from geogp.maps.tile_table import write_tile_table
 from geogp.models.numerics.threads import one_core_each
 from geogp.records.input_records import CovariateRecord
-from geogp.records.map_settings import MAX_TILES, MapRequest
+from geogp.records.map_settings import MAX_TILES, MapSettings
 from geogp.records.record_names import LEVEL
 from geogp.records.run_record import FittedRecord, RunMap
 from geogp.reports.rendering import say
@@ -172,7 +172,7 @@ def _grid(
     asker: MapPredictor,
     tiles: Tiles,
     law: Prediction,
-    settings: MapRequest,
+    settings: MapSettings,
     record: FittedRecord,
 ) -> xr.Dataset:
     """Return the raster of the predictions for the provider of the map, if there are providers."""
@@ -231,7 +231,7 @@ def _page(asker: MapPredictor, tiles: Tiles, law: Prediction, model: RunModel) -
 
 
 def _warnings(
-    grid: xr.Dataset, law: Prediction, zoom: int, settings: MapRequest, region: Region
+    grid: xr.Dataset, law: Prediction, zoom: int, settings: MapSettings, region: Region
 ) -> list[str]:
     """Return warnings of a lower zoom, of missing means and of a missing file."""
     quantity, texts = quantity_of(settings.target), []

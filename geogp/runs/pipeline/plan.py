@@ -12,7 +12,7 @@ from geogp.geodata.places.region import Region
 from geogp.geodata.places.stratum_column import UNKNOWN
 from geogp.geodata.tiles.quarters import quarter_index, quarter_label
 from geogp.models.names import ModelName, find_model
-from geogp.records.map_settings import MAX_TILES, MapRequest
+from geogp.records.map_settings import MAX_TILES, MapSettings
 from geogp.records.record_names import LEVEL, OTHER_QUESTIONS
 from geogp.runs.pipeline.read import Inputs
 from geogp.runs.pipeline.run_model import RunModel
@@ -33,7 +33,7 @@ class Plan:
 
 
 def plan_map(
-    settings: MapRequest, inputs: Inputs, device: torch.device, listener: RunListener
+    settings: MapSettings, inputs: Inputs, device: torch.device, listener: RunListener
 ) -> Plan:
     """Return the plan of a map; warn of misleading maps.
 
@@ -55,7 +55,7 @@ def plan_map(
     return Plan(model, question, model.preset.refit or "random" not in settings.splits)
 
 
-def question_of(settings: MapRequest, inputs: Inputs) -> Question:
+def question_of(settings: MapSettings, inputs: Inputs) -> Question:
     """Return the predicted quantity and the quarter of the map.
 
     A run by provider maps the provider with most rows.
@@ -78,7 +78,7 @@ def question_of(settings: MapRequest, inputs: Inputs) -> Question:
     )
 
 
-def _check_strata(settings: MapRequest, region: Region) -> None:
+def _check_strata(settings: MapSettings, region: Region) -> None:
     """Raise RequestError if the repair uses strata and some tiles have no stratum."""
     strata = region.strata
     if settings.conformal != BY_STRATA or strata is None or strata.rest is None:
@@ -94,7 +94,7 @@ def _check_strata(settings: MapRequest, region: Region) -> None:
 
 
 def _check_question(
-    settings: MapRequest, question: Question, name: ModelName, listener: RunListener
+    settings: MapSettings, question: Question, name: ModelName, listener: RunListener
 ) -> None:
     """Raise RequestError if the model cannot predict the quantity; warn of misleading maps."""
     check_sample(question.tests, question.devices)

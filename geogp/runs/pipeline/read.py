@@ -19,7 +19,7 @@ from geogp.geodata.tiles.ookla import Ingested, InputFile, read_observations
 from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.geodata.tiles.targets import TARGETS
 from geogp.models.names import find_model
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 from geogp.runs.pipeline.run_covariates import PlaceTables, read_run_covariates
 from geogp.runs.progress import RunListener
 
@@ -70,7 +70,7 @@ class Inputs:
         return table if TARGETS[rows.target].counted else table.drop(columns="area_km2")
 
 
-def read_inputs(settings: MapRequest, listener: RunListener) -> Inputs:
+def read_inputs(settings: MapSettings, listener: RunListener) -> Inputs:
     """Read all data of a run; raise the errors of `run_map`."""
     with listener.timed("read"):
         listener.begin("read", "reading boundaries and tiles")
@@ -113,7 +113,7 @@ def read_inputs(settings: MapRequest, listener: RunListener) -> Inputs:
     return Inputs(boundaries, ingested, places, layers, layer_files, points)
 
 
-def _check_files(settings: MapRequest) -> None:
+def _check_files(settings: MapSettings) -> None:
     """Raise RequestError if a file is missing that is read after the boundaries and the tiles."""
     if settings.crs and not (settings.region_file or settings.strata or settings.layers):
         raise RequestError(
@@ -129,7 +129,7 @@ def _check_files(settings: MapRequest) -> None:
                 raise RequestError(f"no file {path}; expected an existing file for --{option}.")
 
 
-def _read_points(settings: MapRequest, listener: RunListener) -> PointTests | None:
+def _read_points(settings: MapSettings, listener: RunListener) -> PointTests | None:
     """Return the user's own tests, and tell what was understood; None without such a file."""
     if settings.own_points is None:
         return None

@@ -9,7 +9,7 @@ from msgspec import to_builtins
 from geogp.errors import named
 from geogp.models.numerics.devices import pick_device
 from geogp.models.options import NOISES
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 from geogp.records.run_record import RunRecord
 from geogp.runs.file_records import damaged_files, record_files
 from geogp.runs.locks import lock_folder
@@ -43,7 +43,7 @@ class RunResult:
 
 
 def run_map(
-    settings: MapRequest, listener: ProgressListener | None = None, *, call: str | None = None
+    settings: MapSettings, listener: ProgressListener | None = None, *, call: str | None = None
 ) -> RunResult:
     """Lock the run folder, make one map with its report, and return the finished run.
 
@@ -88,7 +88,7 @@ def run_map(
             return _drawn(folder, inputs, plan, fits, listener, keep_later=same)
 
 
-def run_name(settings: MapRequest, region: str) -> str:
+def run_name(settings: MapSettings, region: str) -> str:
     """Return the name of a run's folder in ``runs``."""
     parts = [region, settings.service, settings.target, settings.model, settings.preset]
     return "-".join(parts if settings.noise == NOISES[0] else [*parts, settings.noise])

@@ -16,7 +16,7 @@ from geogp.models.catalogue.build import find_spec, with_noise
 from geogp.models.names import ModelName, find_model
 from geogp.models.options import DOUBLE, Weights
 from geogp.models.presets import Preset, find_preset
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 from geogp.runs.pipeline.read import Inputs
 
 Rows = NDArray[np.bool_]
@@ -29,14 +29,14 @@ COLUMNS = {"time": "quarter", "tests": "tests", "devices": "devices", "exposure"
 class RunModel:
     """Makes the estimators of a run; `rows` is the number of all rows of the region."""
 
-    settings: MapRequest
+    settings: MapSettings
     preset: Preset
     scale: PointScale
     device: torch.device
     rows: int
 
     @classmethod
-    def of(cls, settings: MapRequest, inputs: Inputs, device: torch.device) -> "RunModel":
+    def of(cls, settings: MapSettings, inputs: Inputs, device: torch.device) -> "RunModel":
         """Return how the models of a run are made; raise the errors of `scale_of`."""
         preset = find_preset(settings.preset, settings.model)
         scale = scale_of(settings, inputs)
@@ -97,7 +97,7 @@ class RunModel:
         )
 
 
-def scale_of(settings: MapRequest, inputs: Inputs) -> PointScale:
+def scale_of(settings: MapSettings, inputs: Inputs) -> PointScale:
     """Return the conversion of rows to model inputs, which is the same for all fits of a run.
 
     The conversion depends on the box of the region and on all rows. The exposure of a count is

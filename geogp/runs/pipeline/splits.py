@@ -24,7 +24,7 @@ from geogp.evaluation.splits.split_rows import SplitRows, cell_side, split_parts
 from geogp.geodata.places.layers import PolygonLayer
 from geogp.geodata.tiles.parquet_files import MAX_TABLE_BYTES
 from geogp.models.names import find_model
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 from geogp.records.run_record import PartCounts
 from geogp.runs.pipeline.read import Inputs
 from geogp.runs.pipeline.target_kinds import kind_of
@@ -58,7 +58,7 @@ class Splits:
         return PartCounts(**dict(zip(PartCounts.__struct_fields__, counts, strict=True)))
 
 
-def make_splits(settings: MapRequest, inputs: Inputs, listener: RunListener) -> Splits:
+def make_splits(settings: MapSettings, inputs: Inputs, listener: RunListener) -> Splits:
     """Return which part (such as training or test) each row belongs to, in each split and fold.
 
     Raises DataError if there are too few rows or too few calibration rows, and RequestError if
@@ -92,14 +92,14 @@ def _check_tested(layers: Sequence[PolygonLayer], rows: int) -> None:
         )
 
 
-def map_calibration_rows(settings: MapRequest, inputs: Inputs) -> Rows:
+def map_calibration_rows(settings: MapSettings, inputs: Inputs) -> Rows:
     """Return a mask of the map's calibration rows, (n,), from the first fold of a random split."""
     key = RANDOM.name, 0
     splits = Splits({key: _codes(settings, inputs, rows_to_split(settings, inputs), *key)})
     return splits.rows(*key, CALIBRATION)
 
 
-def rows_to_split(settings: MapRequest, inputs: Inputs) -> SplitRows:
+def rows_to_split(settings: MapSettings, inputs: Inputs) -> SplitRows:
     """Return the columns of the input rows that splits use, such as quadkeys and quarters."""
     rows, counties = inputs.ingested.source_rows, inputs.boundaries.counties
     county = None
@@ -108,7 +108,7 @@ def rows_to_split(settings: MapRequest, inputs: Inputs) -> SplitRows:
     return SplitRows(rows.quadkey, rows.quarter, rows.longitude, rows.latitude, county)
 
 
-def block_degrees(settings: MapRequest, inputs: Inputs) -> float | UnsetType:
+def block_degrees(settings: MapSettings, inputs: Inputs) -> float | UnsetType:
     """Return the side of a block in degrees; UNSET if no requested split has blocks."""
     if not {BLOCKS.name, BUFFER.name} & set(settings.splits):
         return UNSET
@@ -117,7 +117,7 @@ def block_degrees(settings: MapRequest, inputs: Inputs) -> float | UnsetType:
 
 
 def _codes(
-    settings: MapRequest, inputs: Inputs, rows: SplitRows, name: str, fold: int
+    settings: MapSettings, inputs: Inputs, rows: SplitRows, name: str, fold: int
 ) -> NDArray[np.int8]:
     parts = split_parts(
         name,
@@ -134,7 +134,7 @@ def _codes(
     return np.asarray(pd.Categorical(parts, categories=_ALL_PARTS).codes)
 
 
-def _warn_of_latest(settings: MapRequest, inputs: Inputs, listener: RunListener) -> None:
+def _warn_of_latest(settings: MapSettings, inputs: Inputs, listener: RunListener) -> None:
     """Warn if scores may be too good, or if coverage may be too low."""
     name = find_model(settings.model)
     if settings.folds > 1 and settings.tune_weights and name.uses:
@@ -175,7 +175,7 @@ def _warn_of_few_rows(name: str, folds: list[PartCounts], listener: RunListener)
         )
 
 
-def tuning_rows(settings: MapRequest, splits: Splits) -> tuple[Rows, Rows]:
+def tuning_rows(settings: MapSettings, splits: Splits) -> tuple[Rows, Rows]:
     """Return masks of the training and validation rows that choose alpha and beta, each (n,).
 
     The rows come from the first fold of the first split. Calibration rows, and test rows of the

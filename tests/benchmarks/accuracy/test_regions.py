@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from benchmark_scripts import load, started
 
-from geogp.records.map_settings import MapRequest
+from geogp.records.map_settings import MapSettings
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_every_default_model_has_the_default_targets():
     regions = load("accuracy.regions")
     for model in regions.MODELS:
         for target in ("download", "upload"):
-            request = MapRequest(
+            request = MapSettings(
                 "PR", source="tiles", boundaries="borders", target=target, model=model
             )
             assert request.model == model
