@@ -14,6 +14,7 @@ from geogp.answers.requests import FiguresRequest
 from geogp.answers.run import open_run
 from geogp.commands.paper_figures import make_figures
 from geogp.errors import DataError, RequestError
+from geogp.runs.file_records import record_files
 from geogp.runs.output_files import WRITTEN_FILE
 from geogp.runs.pipeline.draw import reference_slices
 from geogp.runs.pipeline.run_map import run_map
@@ -178,6 +179,7 @@ class TestRefusals:
         folder = edited_copy(copy.path, tmp_path / "blocks", without_random)
         rows = pd.read_parquet(folder / PREDICTIONS_FILE)
         rows[rows["split"] == "blocks"].to_parquet(folder / PREDICTIONS_FILE)
+        record_files(folder / "run.json", open_run(folder).record, [PREDICTIONS_FILE])
         with pytest.raises(RequestError, match="has no test rows of the split random"):
             make_figures(FiguresRequest(copy.path, beside=(folder,)))
 
