@@ -65,13 +65,6 @@ def test_towns_take_their_share_of_the_land_inside_the_boundary(region):
     assert (towns.bounds[0] >= west, towns.bounds[2] <= east) == (True, True)
 
 
-def test_a_share_of_the_tiles_is_urban():
-    plain = _wide()
-    towns = plain.with_strata(_strata(plain, 0))
-    urban = towns.stratum(*plain.tiles(14).centres) == URBAN
-    assert urban.mean() == pytest.approx(URBAN_SHARE, abs=0.005)
-
-
 def _strata(region, seed):
     from geogp.geodata.places.region import Strata
 
