@@ -18,7 +18,7 @@ from geogp.errors import DataError, RequestError, quoted
 from geogp.estimators.stored_estimators import load_with_notes
 from geogp.geodata.points.cell_places import NO_POSITION, read_places
 from geogp.geodata.points.point_options import TableOptions
-from geogp.geodata.points.point_table import Floats, RowReview, read_point_table
+from geogp.geodata.points.tables import Floats, RowReview, read_point_table
 from geogp.geodata.tiles.quadkeys import NORTHMOST
 from geogp.maps.csv_tables import csv_content
 from geogp.runs.pipeline.arithmetic import arithmetic

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from geogp.choices import check_settings, one_of, setting
 from geogp.errors import RequestError, quoted
-from geogp.geodata.points.point_roles import KBPS, USUAL
+from geogp.geodata.points.roles import KBPS, USUAL
 from geogp.geodata.tiles.quarters import quarter_index
 
 DECIMALS = (".", ",")

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from geogp.errors import DataError, RequestError, named, quoted
-from geogp.geodata.covariates.raster_covariate import RasterCovariate
+from geogp.geodata.covariates.rasters import RasterCovariate
 from geogp.geodata.covariates.read_covariate import RASTERS, read_valued_points
 from geogp.geodata.places.layers import PolygonLayer
 from geogp.geodata.places.polygons import choose_polygons

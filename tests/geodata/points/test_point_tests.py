@@ -11,11 +11,11 @@ from shapely.geometry import box
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places.region import Region
 from geogp.geodata.points import point_tests
-from geogp.geodata.points.point_checks import extent_km
+from geogp.geodata.points.checks import extent_km
 from geogp.geodata.points.point_options import PointOptions, PointSource
-from geogp.geodata.points.point_roles import KBPS
-from geogp.geodata.points.point_table import read_point_table
 from geogp.geodata.points.point_tests import read_point_tests
+from geogp.geodata.points.roles import KBPS
+from geogp.geodata.points.tables import read_point_table
 from geogp.geodata.tiles.quadkeys import format_quadkeys, tiles_at, tiles_to_codes
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
 

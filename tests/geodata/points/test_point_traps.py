@@ -10,8 +10,8 @@ import pytest
 from geogp import read_covariate
 from geogp.errors import DataError, RequestError
 from geogp.geodata.points.point_options import PointOptions, PointSource
-from geogp.geodata.points.point_roles import AMBIGUOUS, speed_unit
 from geogp.geodata.points.point_tests import read_point_tests
+from geogp.geodata.points.roles import AMBIGUOUS, speed_unit
 from geogp.geodata.tiles.quarters import quarter_label
 
 N = 60
