@@ -55,14 +55,14 @@ def _stop(server, faulty, region, place, **manner):
     return sent
 
 
-@pytest.fixture
-def whole(server, testland, tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def whole(faulty, written, testland, tmp_path_factory):
     """Return the bytes that an undisturbed download takes, and how many requests."""
-    monkeypatch.setenv("GEOGP_CACHE", str(tmp_path / "apart"))
-    server.tell()
-    read(Web(server.url, QUICK), testland)
-    monkeypatch.setenv("GEOGP_CACHE", str(tmp_path / "cache"))
-    return server.told.sent, server.told.seen["GET"]
+    with pytest.MonkeyPatch.context() as patch, faulty.serving(written / "old") as running:
+        patch.setenv("GEOGP_CACHE", str(tmp_path_factory.mktemp("apart")))
+        patch.setenv("NO_PROXY", "127.0.0.1")
+        read(Web(running.url, QUICK), testland)
+        return running.told.sent, running.told.seen["GET"]
 
 
 @pytest.mark.parametrize("share", [0.3, 0.9])
