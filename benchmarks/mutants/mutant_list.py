@@ -91,10 +91,6 @@ MUTANTS = [
             "np.asarray(column, np.int64) % (1 << zoom)",
             "np.asarray(column, np.int64)",
         ),
-    ),
-    *_of(
-        "geodata/tiles/quadkeys",
-        "geodata/tiles/test_observed_counts::test_areas_are_those_of_the_sphere",
         areas_at_the_equator=("(side_km * cosine) ** 2", "side_km**2 + 0 * cosine"),
     ),
     *_of(
@@ -106,8 +102,8 @@ MUTANTS = [
     *_of(
         "geodata/tiles/tile_rows",
         "geodata/tiles/test_ookla",
-        "geodata/tiles/test_tile_files",
-        value_not_divided=(".astype(np.float64) / target.divisor)", ".astype(np.float64))"),
+        "geodata/tiles/test_observations",
+        value_not_divided=(".astype(np.float64) / target.divisor", ".astype(np.float64)"),
         more_devices_than_tests_accepted=("(devices <= tests)", "(devices >= 0)"),
         rows_of_the_region_box=(
             "region.contains(*quadkeys.tile_centres(*quadkeys.codes_to_tiles(codes)))",
@@ -659,7 +655,7 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "geodata/points/point_roles",
+        "geodata/points/roles",
         "geodata/points/test_point_cells",
         bytes_are_bits=("        letter = what\n", "        letter = what.lower()\n"),
     ),

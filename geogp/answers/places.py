@@ -13,7 +13,7 @@ from geogp.choices import settings_of
 from geogp.errors import DataError, RequestError, quoted
 from geogp.geodata.points.cell_places import NO_POSITION, read_places
 from geogp.geodata.points.point_options import TableOptions
-from geogp.geodata.points.point_table import Floats, RowReview, read_point_table
+from geogp.geodata.points.tables import Floats, RowReview, read_point_table
 from geogp.geodata.tiles.quadkeys import NORTHMOST
 
 _PLACE = re.compile(r"\s*([-+]?\d+(?:\.\d*)?)\s*,\s*([-+]?\d+(?:\.\d*)?)\s*")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from geogp.answers.map_tiles import TILES_FILE
 from geogp.errors import DataError, RequestError, named, quoted
-from geogp.geodata.covariates.raster_covariate import RasterCovariate
+from geogp.geodata.covariates.rasters import RasterCovariate
 from geogp.geodata.covariates.read_covariate import RASTERS, read_valued_points
 from geogp.geodata.places.area_kinds import BY_STRATUM, CENSUS_LAYERS
 from geogp.geodata.places.layers import PolygonLayer

@@ -7,7 +7,7 @@ import numpy as np
 from geogp.commands.data_requests import PointsRequest
 from geogp.errors import RequestError
 from geogp.geodata.places.distances import nearest_km
-from geogp.geodata.points.point_checks import extent_km, mistakes
+from geogp.geodata.points.checks import extent_km, mistakes
 from geogp.geodata.points.point_tests import PointTests
 from geogp.geodata.tiles.quadkeys import NORTHMOST
 from geogp.geodata.tiles.quarters import quarter_label

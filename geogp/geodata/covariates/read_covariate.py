@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from geogp.arguments import checked_arguments
 from geogp.errors import DataError, RequestError, named
-from geogp.geodata.covariates.point_covariate import PointCovariate, indices_of
-from geogp.geodata.covariates.raster_covariate import MOST_VALUE, RasterCovariate
+from geogp.geodata.covariates.points import PointCovariate, indices_of
+from geogp.geodata.covariates.rasters import MOST_VALUE, RasterCovariate
 from geogp.geodata.points.cell_places import read_places
 from geogp.geodata.points.measured_cells import read_cells
 from geogp.geodata.points.point_options import PointOptions
-from geogp.geodata.points.point_table import ENDINGS, RowReview, read_point_table
+from geogp.geodata.points.tables import ENDINGS, RowReview, read_point_table
 
 MAX_POINTS = 5_000_000  # most points of a covariate
 

@@ -42,7 +42,7 @@ def crs_for(path: Path, text: str | None) -> str | None:
     RequestError if a code has another form: other descriptions of a CRS could refer to files and
     servers.
     """
-    found = None
+    chosen = None
     for part in [] if text is None else text.split(","):
         name, _, code = part.rpartition("=")
         if not _CRS_CODE.fullmatch(code):
@@ -51,8 +51,8 @@ def crs_for(path: Path, text: str | None) -> str | None:
                 f"FILE=CODE for one file, found {quoted(part)}."
             )
         if name in {"", path.name}:
-            found = code
-    return found
+            chosen = code
+    return chosen
 
 
 def absolute_name(text: str) -> str:

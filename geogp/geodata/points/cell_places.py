@@ -11,8 +11,8 @@ from geogp.errors import DataError, quoted, shown
 from geogp.geodata.places.file_choice import crs_for
 from geogp.geodata.points.cell_numbers import decimal_sign
 from geogp.geodata.points.point_options import TableOptions
-from geogp.geodata.points.point_roles import find_columns
-from geogp.geodata.points.point_table import Floats, RowReview
+from geogp.geodata.points.roles import find_columns
+from geogp.geodata.points.tables import Floats, RowReview
 from geogp.geodata.tiles.quadkeys import NORTHMOST
 
 _NUMBER = r"\d+(?:[.,]\d+)?"
@@ -80,10 +80,9 @@ def _of_columns(
     table, found = review.table, {}
     forms: dict[str, None] = {}
     for role in ("longitude", "latitude"):
-        column = table.frame[columns[role]]
-        if column.dtype.kind in "iuf":
-            values = column.to_numpy(np.float64, na_value=np.nan)
-            values = np.where(np.isinf(values), np.nan, values)
+        numbers = table.numbers(columns[role])
+        if numbers is not None:
+            values = np.where(np.isinf(numbers), np.nan, numbers)
         else:
             values, wrong, form = _degrees(table.values(columns[role]), role)
             forms |= {form: None} if form else {}

@@ -11,7 +11,7 @@ from geogp.errors import DataError, named, quoted, shown
 from geogp.geodata.points.cell_numbers import CellNumbers, decimal_sign, read_numbers
 from geogp.geodata.points.cell_times import FIRST_YEAR, is_clock, read_times
 from geogp.geodata.points.point_options import PointOptions
-from geogp.geodata.points.point_roles import (
+from geogp.geodata.points.roles import (
     AMBIGUOUS,
     KBPS,
     MS,
@@ -22,7 +22,7 @@ from geogp.geodata.points.point_roles import (
     role_of,
     speed_unit,
 )
-from geogp.geodata.points.point_table import PointTable, RowReview
+from geogp.geodata.points.tables import PointTable, RowReview
 from geogp.geodata.tiles.plausibility import LIMITS
 from geogp.geodata.tiles.quarters import quarter_index
 from geogp.geodata.tiles.targets import find_target
@@ -158,12 +158,11 @@ def read_cells(
     `plausible` and `usual` are as in `read_numbers`.
     """
     table = review.table
-    column = table.frame[name]
-    if column.dtype.kind in "iuf":
-        values = column.to_numpy(np.float64, na_value=np.nan)
-        wrong = np.isinf(values)
-        numbers = np.where(wrong, np.nan, values)
-        found = CellNumbers(numbers, wrong, np.full(len(table), "", object))
+    numbers = table.numbers(name)
+    if numbers is not None:
+        wrong = np.isinf(numbers)
+        without_units = np.full(len(table), "", object)
+        found = CellNumbers(np.where(wrong, np.nan, numbers), wrong, without_units)
     else:
         found = read_numbers(
             table.texts(name),

@@ -8,7 +8,7 @@ from typing import ClassVar
 from geogp.choices import check_settings, one_of, setting
 from geogp.errors import RequestError, quoted
 from geogp.geodata.places.region_choice import CRS_OF_FILES
-from geogp.geodata.points.point_roles import KBPS, USUAL
+from geogp.geodata.points.roles import KBPS, USUAL
 from geogp.geodata.tiles.quarters import quarter_index
 
 DECIMALS = (".", ",")

@@ -21,8 +21,7 @@ from geogp.files import sha256_of
 from geogp.geodata.places.region import Region
 from geogp.geodata.points.cell_numbers import is_missing
 from geogp.geodata.points.cell_places import read_places
-from geogp.geodata.points.measured_cells import read_quarters, read_target, with_dates
-from geogp.geodata.points.point_checks import (
+from geogp.geodata.points.checks import (
     MAX_EXTENT_KM,
     TIMES_NEIGHBOURS,
     extent_km,
@@ -31,9 +30,10 @@ from geogp.geodata.points.point_checks import (
     mistakes,
     unlike_neighbours,
 )
+from geogp.geodata.points.measured_cells import read_quarters, read_target, with_dates
 from geogp.geodata.points.point_options import PointSource
-from geogp.geodata.points.point_roles import SPEEDS, plain, role_of
-from geogp.geodata.points.point_table import PointTable, RowReview, read_point_table
+from geogp.geodata.points.roles import SPEEDS, plain, role_of
+from geogp.geodata.points.tables import PointTable, RowReview, read_point_table
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.ookla import Ingested, InputFile, gap_warnings, gather
 from geogp.geodata.tiles.quarters import QuarterRequest, quarter_label
@@ -273,8 +273,18 @@ def _chosen_rows(
             "Choose one with --columns provider=NAME."
         )
     for role, name in (("provider", source.provider), ("technology", source.technology)):
-        if role in columns and not (source.by_provider and role == "provider"):
-            kept &= _chosen(table, role, columns[role], name, warnings)
+        if role not in columns or (source.by_provider and role == "provider"):
+            continue
+        texts = table.texts(columns[role])
+        names = sorted({*texts.tolist()} - {""})
+        if name is not None:
+            one_of(role, name, names)
+            kept &= np.asarray(texts == name, np.bool_)
+        elif len(names) > 1 and role == "provider":
+            warnings.append(
+                f"the map is of {len(names)} providers together ({named(names, 5)}). Choose one "
+                "with --provider, or map each with --by-provider."
+            )
     return kept, warnings
 
 
@@ -351,20 +361,3 @@ def check_providers(provider: NDArray[np.object_]) -> None:
             f"tile in one quarter, found {named(few)}. Remove their tests from the file, or "
             "choose more quarters."
         )
-
-
-def _chosen(
-    table: PointTable, role: str, column: str, name: str | None, warnings: list[str]
-) -> NDArray[np.bool_]:
-    """Return a mask of the rows with the chosen provider or technology; all rows without choice."""
-    texts = table.texts(column)
-    if name is not None:
-        one_of(role, name, sorted({*texts.tolist()} - {""}))
-        return np.asarray(texts == name, np.bool_)
-    held = sorted({*texts.tolist()} - {""})
-    if len(held) > 1 and role == "provider":
-        warnings.append(
-            f"the map is of {len(held)} providers together ({named(held, 5)}). Choose one with "
-            "--provider, or map each with --by-provider."
-        )
-    return np.ones(len(table), np.bool_)

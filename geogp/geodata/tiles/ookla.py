@@ -123,57 +123,47 @@ def read_observations(
     column = find_target(target)
     wanted = quarters.all if quarters else all_quarters()
     named = set(quarters.named) if quarters else set()
-    held = fetch_quarters(source, region, service, wanted, progress=progress)
-    held.check_named(named, source.where, service)
-    parts: dict[int, TileRows] = {}
-    files: list[InputFile] = []
-    taken = dict(held.files)
-    missing = set(held.missing)
-    for quarter, first in held.files.items():
-        taken[quarter], rows = _read_quarter(
-            first, column, source=source, region=region, service=service, quarter=quarter
+    fetched = fetch_quarters(source, region, service, wanted, progress=progress)
+    fetched.check_named(named, source.where, service)
+    read = {
+        quarter: _read_quarter(
+            file, column, source=source, region=region, service=service, quarter=quarter
         )
-        if len(rows.table):
-            parts[quarter] = rows
-            files.append(_input_file(tile_file(service, quarter), taken[quarter], rows))
-            logger.info("read %d rows of %s", len(rows.table), quarter_label(quarter))
-        elif quarter in named:
-            raise DataError(
-                f"the file of {quarter_label(quarter)} in {source.where} has no tile of "
-                f"{region.name}."
-            )
-        else:
-            missing.add(quarter)
+        for quarter, file in fetched.files.items()
+    }
+    parts = {quarter: rows for quarter, (_, rows) in read.items() if len(rows.table)}
+    missing = sorted({*wanted} - {*parts} - {*fetched.unreached})
+    for quarter in sorted(named.intersection(missing)):
+        raise DataError(
+            f"the file of {quarter_label(quarter)} in {source.where} has no tile of {region.name}."
+        )
     if not parts:
         raise DataError(
             f"no {service} tiles of {region.name} in {source.where} for "
             f"{quarter_label(wanted[0])} to {quarter_label(wanted[-1])}. Expected files like "
             f"{tile_file(service, wanted[-1])}."
         )
-    found = tuple(parts)
-    # If no quarters were requested, only gaps between the found quarters are reported as missing.
-    gaps = [q for q in sorted(missing) if quarters or found[0] < q < found[-1]]
-    counts = [len(rows.table) for rows in parts.values()]
+    # If no quarters were requested, only gaps between quarters with rows are reported as missing.
+    gaps = [q for q in missing if quarters or min(parts) < q < max(parts)]
+    for quarter, rows in parts.items():
+        logger.info("read %d rows of %s", len(rows.table), quarter_label(quarter))
     gathered = gather(
         {"": parts}, region, target=target, service=service, file_of=partial(tile_file, service)
     )
+    files = {quarter: file for quarter, (file, _) in read.items()}
     warnings = [
-        *replace(held, files=taken).warnings(source.where),
+        *replace(fetched, files=files).warnings(source.where),
         *gap_warnings(gaps, region.name),
-        *_sparse_warnings(found, counts, region.name),
+        *_sparse_warnings(parts, region.name),
         *gathered.warnings,
-        *(
-            warning
-            for place, name in enumerate(column.columns)
-            for warning in exchanged_columns(name, _medians(parts, place, column, service))
-        ),
+        *_exchange_warnings(parts, column, service),
     ]
-    simulated = any(got.simulated for got in taken.values())
+    simulated = any(file.simulated for file in files.values())
     return replace(
         gathered,
-        files=tuple(files),
+        files=tuple(_input_file(tile_file(service, q), *read[q]) for q in parts),
         missing=tuple(gaps),
-        unreached=tuple(sorted(held.unreached)),
+        unreached=tuple(sorted(fetched.unreached)),
         warnings=tuple(warnings),
         attribution=SIMULATED if simulated else ATTRIBUTION,
         license="" if simulated else LICENSE,
@@ -265,28 +255,34 @@ def gap_warnings(gaps: Sequence[int], region: str) -> list[str]:
     return [f"the source has no tiles of {region} for {labels}."] if gaps else []
 
 
-def _sparse_warnings(found: Sequence[int], rows: Sequence[int], region: str) -> list[str]:
+def _sparse_warnings(parts: Mapping[int, TileRows], region: str) -> list[str]:
     """Return warnings about quarters with unusually few rows."""
     warnings = []
-    for place, quarter in enumerate(found):
-        others = np.delete(np.asarray(rows, np.float64), place)
-        if len(others) and rows[place] < SPARSE_SHARE * np.median(others):
-            share = rows[place] / np.median(others)
+    counts = {quarter: len(rows.table) for quarter, rows in parts.items()}
+    for quarter, count in counts.items():
+        others = [other for at, other in counts.items() if at != quarter]
+        if others and count < SPARSE_SHARE * np.median(others):
             warnings.append(
-                f"{quarter_label(quarter)} has {rows[place]} rows in {region}, {share:.0%} of the "
-                "median of the other quarters; the file may be incomplete."
+                f"{quarter_label(quarter)} has {count} rows in {region}, "
+                f"{count / np.median(others):.0%} of the median of the other quarters; the file "
+                "may be incomplete."
             )
     return warnings
 
 
-def _medians(
-    parts: Mapping[int, TileRows], place: int, column: TargetColumn, service: str
-) -> dict[str, tuple[float, float]]:
-    """Return the median of a column of the target and the median of tests, for each file."""
-    return {
-        tile_file(service, quarter): (
-            float(np.median(rows.table[place][~rows.table["left_out"]])) * column.divisor,
-            float(np.median(rows.table["tests"][~rows.table["left_out"]])),
-        )
+def _exchange_warnings(
+    parts: Mapping[int, TileRows], column: TargetColumn, service: str
+) -> list[str]:
+    """Return warnings about files whose columns seem to be swapped."""
+    tables = {
+        tile_file(service, quarter): rows.table[~rows.table["left_out"]]
         for quarter, rows in parts.items()
     }
+    warnings = []
+    for place, name in enumerate(column.columns):
+        medians = {
+            file: (float(table[place].median()) * column.divisor, float(table["tests"].median()))
+            for file, table in tables.items()
+        }
+        warnings += exchanged_columns(name, medians)
+    return warnings

@@ -47,16 +47,14 @@ class TileRows:
         Raises DataError as `beyond_limits` does.
         """
         left_out, implausible = beyond_limits(service, columns, codes)
-        values = {
-            place: np.where(left_out, np.nan, columns[name].astype(np.float64) / target.divisor)
-            for place, name in enumerate(target.columns)
-        }
-        counts = {
-            name: np.where(left_out, 0, columns[name]).astype(np.int64)
-            for name in ("tests", "devices")
-        }
-        table = {"quadkey": codes, **values, **counts, "left_out": left_out}
-        return cls(pd.DataFrame(table), implausible)
+        table = pd.DataFrame({"quadkey": codes})
+        for place, name in enumerate(target.columns):
+            values = columns[name].astype(np.float64) / target.divisor
+            table[place] = np.where(left_out, np.nan, values)
+        for name in ("tests", "devices"):
+            table[name] = np.where(left_out, 0, columns[name]).astype(np.int64)
+        table["left_out"] = left_out
+        return cls(table, implausible)
 
     @property
     def sha256(self) -> str:

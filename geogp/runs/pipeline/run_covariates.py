@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from geogp.errors import DataError, RequestError, check_name, named
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.files import sha256_of
-from geogp.geodata.covariates.point_covariate import CovariateValues, PointCovariate
+from geogp.geodata.covariates.points import CovariateValues, PointCovariate
 from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.store.fetch_quarters import Progress
 from geogp.geodata.store.sources import Source

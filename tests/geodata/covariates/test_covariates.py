@@ -9,8 +9,8 @@ import rasterio
 import torch
 
 from geogp import DataError, RequestError, read_covariate
-from geogp.geodata.covariates import raster_covariate
-from geogp.geodata.covariates.point_covariate import HALF_TESTS, MEMORY, NEAREST
+from geogp.geodata.covariates import rasters
+from geogp.geodata.covariates.points import HALF_TESTS, MEMORY, NEAREST
 from geogp.geodata.tiles.quadkeys import EARTH_RADIUS_KM
 
 
@@ -258,7 +258,7 @@ def test_files_beside_a_raster_do_not_change_it(tmp_path):
 
 def test_large_blocks_of_a_raster_are_refused(tmp_path, monkeypatch):
     path = write_raster(tmp_path / "height.tif", np.ones((20, 30)))
-    monkeypatch.setattr(raster_covariate, "MAX_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(rasters, "MAX_BLOCK_BYTES", 1000)
     with pytest.raises(DataError, match=r"has blocks of 4,800 bytes; expected at most 1,000"):
         read_covariate(path)
 

@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pyogrio
 import pytest
-from shapely.geometry import MultiPolygon, Point, Polygon, box
+from shapely.geometry import Point, Polygon, box
 
 from geogp.errors import DataError, RequestError
 from geogp.files import sha256_of
@@ -84,15 +84,6 @@ def test_polygons_of_one_label_are_one_where_the_user_names_the_column():
 def test_a_coast_drawn_otherwise_snaps_to_the_nearest_within_reach():
     layer = PolygonLayer("county", ("A", "B"), (WEST, EAST), snap_degrees=0.02)
     assert layer.label([-67.01, -64.99, -64.9], [18.5] * 3).tolist() == ["A", "B", ELSEWHERE]
-
-
-@pytest.mark.parametrize("end", ["parquet", "gpkg", "geojson"])
-def test_a_users_file_is_read_in_any_format(tmp_path, end):
-    path = tmp_path / f"zones.{end}"
-    table = _table(zone=["A", "B"])
-    table.to_parquet(path) if end == "parquet" else table.to_file(path)
-    layer = read_layer(f"{path}:zone")
-    assert (layer.name, layer.labels) == ("zones", ("A", "B"))
 
 
 def test_refusals(tmp_path):
@@ -190,23 +181,10 @@ def test_only_files_of_the_shapefile_are_listed_with_it(tmp_path):
     assert [file.name for file in files] == ["more.shp", "more.DBF", "more.prj", "more.shx"]
 
 
-def test_counties_and_urban_areas_come_with_the_region(tmp_path):
-    state = gpd.GeoDataFrame(
-        {"STATEFP": ["72"], "STUSPS": ["PR"], "NAME": ["Puerto Rico"]},
-        geometry=[MultiPolygon([box(-67, 18, -65, 19)])],
-        crs=4326,
-    )
-    state.to_parquet(tmp_path / "states.parquet")
+def test_counties_of_another_state_are_refused(tmp_path):
+    state = gpd.GeoDataFrame({"STATEFP": ["72"], "STUSPS": ["PR"], "NAME": ["Puerto Rico"]})
+    state.set_geometry([box(-67, 18, -65, 19)], crs=4326).to_parquet(tmp_path / "states.parquet")
     assert read_region(Folder(tmp_path), "PR").counties is None
-    table = _table(NAME=["A", "B"], STATEFP=["72", "13"])
-    table.to_parquet(tmp_path / "counties_PR.parquet")
-    towns = _table(NAME=["Town", "City"], UACE10=["1", "2"])
-    towns.to_parquet(tmp_path / "urban_areas_PR.parquet")
-    found = read_region(Folder(tmp_path), "PR")
-    assert found.counties.labels == ("A",)
-    assert found.urban_areas.labels == ("City", "Town")
-    names = ["states.parquet", "counties_PR.parquet", "urban_areas_PR.parquet"]
-    assert [file.name for file in found.files] == names
     _table(NAME=["A", "B"], STATEFP=["13", "13"]).to_parquet(tmp_path / "counties_PR.parquet")
     with pytest.raises(DataError, match="contains no county of PR"):
         read_region(Folder(tmp_path), "PR")

@@ -11,7 +11,7 @@ from geogp.geodata.points.cell_numbers import MISSING, decimal_sign, is_missing,
 from geogp.geodata.points.cell_places import _degrees
 from geogp.geodata.points.cell_times import is_clock, read_times, zone_of
 from geogp.geodata.points.point_options import PointOptions, named_columns
-from geogp.geodata.points.point_roles import (
+from geogp.geodata.points.roles import (
     AMBIGUOUS,
     KBPS,
     find_columns,

@@ -11,11 +11,11 @@ from shapely.geometry import box
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places.region import Region
 from geogp.geodata.points import point_tests
-from geogp.geodata.points.point_checks import extent_km
+from geogp.geodata.points.checks import extent_km
 from geogp.geodata.points.point_options import PointOptions, PointSource
-from geogp.geodata.points.point_roles import KBPS
-from geogp.geodata.points.point_table import read_point_table
 from geogp.geodata.points.point_tests import read_point_tests
+from geogp.geodata.points.roles import KBPS
+from geogp.geodata.points.tables import read_point_table
 from geogp.geodata.tiles.quadkeys import format_quadkeys, tiles_at, tiles_to_codes
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
 
@@ -130,30 +130,6 @@ def test_order_of_the_rows_does_not_matter(table, tmp_path):
     assert first.files[0].sha256 != other.files[0].sha256
 
 
-def test_formats_have_equal_tests(table, tmp_path):
-    path = tmp_path / "drive.csv"
-    table.to_csv(path, index=False)
-    dated = table.assign(time=pd.to_datetime(table["time"]))
-    dated.to_parquet(tmp_path / "drive.parquet")
-    places = gpd.points_from_xy(table["longitude"], table["latitude"])
-    shapes = gpd.GeoDataFrame(
-        dated.drop(columns=["longitude", "latitude"]), geometry=places, crs=4326
-    )
-    shapes.to_crs(32161).to_file(tmp_path / "drive.gpkg")
-    shapes.to_parquet(tmp_path / "shapes.parquet")
-    table.to_csv(tmp_path / "tabs.tsv", sep="\t", index=False)
-    found = [
-        read_point_tests(PointSource(str(file)), target="download", service="mobile")
-        for file in sorted(tmp_path.iterdir())
-    ]
-    assert len(found) == 5
-    for one in found[1:]:
-        np.testing.assert_allclose(one.longitude, found[0].longitude, atol=1e-8)
-        np.testing.assert_allclose(one.latitude, found[0].latitude, atol=1e-8)
-        np.testing.assert_array_equal(one.quarter, found[0].quarter)
-        np.testing.assert_allclose(one.value, found[0].value, rtol=1e-12)
-
-
 @pytest.mark.parametrize(
     ("time", "quarter"),
     [
@@ -238,9 +214,9 @@ def test_numbers_with_empty_cells_are_read(table, tmp_path):
     np.testing.assert_allclose(observations.y, expected.y)
 
 
-def with_rows(bad, *, good=40):
+def with_rows(bad):
     """Return the text of a file with good rows and, in line 3, a bad one."""
-    rows = [f"2023-04-{1 + k % 28:02d},18.{100 + k},-66.4{k:02d},20" for k in range(good)]
+    rows = [f"2023-04-{1 + k % 28:02d},18.{100 + k},-66.4{k:02d},20" for k in range(40)]
     return "\n".join(["time,lat,lon,download_mbps", rows[0], bad, *rows[1:], ""])
 
 
@@ -283,10 +259,6 @@ class TestBadRows:
         assert any(why in text and "line 3 (1 of 41)" in text for text in found.warnings)
         with pytest.raises(DataError, match=rf"(?s)1 bad rows of 41.*line 3.*({reason})"):
             read(with_rows(line), tmp_path, most_left_out=2)
-        with pytest.raises(DataError, match=r"1 bad rows of 11, more than the 5 %"):
-            read(with_rows(line, good=10), tmp_path)
-        if "but not with" not in reason:
-            assert len(read(with_rows(line, good=10), tmp_path, most_left_out=10).value) == 10
 
     def test_all_reasons_are_told(self, tmp_path):
         with pytest.raises(DataError) as caught:
@@ -340,7 +312,7 @@ class TestPlaces:
 
 
 class TestServices:
-    @pytest.mark.parametrize("word", ["Wifi", "Wi-Fi", "WLAN", "Ethernet"])
+    @pytest.mark.parametrize("word", ["Wi-Fi", "Ethernet"])
     def test_local_connections_are_no_mobile_tests(self, table, tmp_path, word):
         table["technology"] = [word, "5G"] * 200
         found = read(table, tmp_path)
@@ -389,12 +361,6 @@ def test_date_and_time_of_day_are_joined(tmp_path):
 def test_a_provider_may_be_called_na(table, tmp_path):
     table["provider"] = ["NA", ""] * 200
     assert len(read(table, tmp_path, provider="NA").value) == 200
-
-
-def test_points_as_text_are_places(table, tmp_path):
-    text = [f"POINT ({x} {y})" for x, y in zip(table["longitude"], table["latitude"], strict=True)]
-    found = read(table.drop(columns=["longitude", "latitude"]).assign(geometry=text), tmp_path)
-    np.testing.assert_allclose(found.longitude, table["longitude"])
 
 
 def test_coordinates_in_metres(table, tmp_path):

@@ -1,7 +1,5 @@
 """Oracles: exact where they can be, calibrated, and in the right order."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -64,14 +62,6 @@ def test_predictive_oracle_lies_between_known_oracle_and_field(simulation, train
     assert known + 0.05 < predictive < smooth - 0.05
 
 
-@pytest.mark.trial
-def test_predictive_oracle_leaves_training_rows_open(train, oracle):
-    assert np.isnan(oracle.mean[train]).all()
-    assert np.isnan(oracle.sd[train]).all()
-    assert np.isfinite(oracle.mean[~train]).all()
-    assert (oracle.sd[~train] > 0).all()
-
-
 def test_predictive_oracle_equals_dense_conditioning(simulation):
     truth = simulation.truth.sample(320, random_state=1).reset_index(drop=True)
     train = np.arange(320) < 220
@@ -107,15 +97,6 @@ def test_doubling_the_neighbourhood_changes_nothing_that_matters(simulation, tra
     # The same without the noise of the observations: what the wider one knows more.
     gain = -np.log(wide.sd / narrow.sd)[~train[part]]
     assert 0 < gain.mean() < 5e-4
-
-
-def test_without_tile_effects_the_oracle_is_the_field(simulation, train):
-    law = replace(simulation.laws["download"], sill_constant=0.0, sill_changing=0.0)
-    head = simulation.truth.head(500)
-    oracle = predictive_oracle(head, train[:500], law)
-    asked = ~train[:500]
-    np.testing.assert_allclose(oracle.mean[asked], head["field_true"][asked], atol=1e-12)
-    np.testing.assert_allclose(oracle.sd[asked], head["sd_measurement_true"][asked], atol=1e-12)
 
 
 def test_oracle_reads_the_other_targets(simulation, train):

@@ -1,7 +1,6 @@
 """The law of simulated values against its formulas."""
 
-import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -162,7 +161,3 @@ def test_region_too_small_for_a_tile_is_refused(region):
     speck = Region.from_geometry("S", "Speck", region.boundary.geoms[0].centroid.buffer(1e-5))
     with pytest.raises(RequestError, match="Speck contains no centre of a zoom-16 tile"):
         Grid.of(speck)
-
-
-def test_law_survives_json(law):
-    assert TruthLaw(**json.loads(json.dumps(asdict(law)))) == law

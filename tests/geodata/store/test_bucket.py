@@ -8,8 +8,6 @@ import requests
 from bucket_files import values
 from moto.server import ThreadedMotoServer
 
-from geogp.geodata.places.census import read_region
-from geogp.geodata.store.cache import cache_items
 from geogp.geodata.store.sources import Folder, open_source
 from geogp.geodata.tiles.ookla import read_observations
 from geogp.geodata.tiles.quarters import parse_quarters
@@ -37,20 +35,18 @@ def put(s3, name, folder):
             assert requests.put(address, path.read_bytes(), headers=PUBLIC, timeout=30).ok
 
 
-@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
-def test_a_bucket_gives_what_the_folder_gives(
-    s3, bucket, testland, cache, monkeypatch, *, variable
-):
-    name = variable.lower().replace("_", "-")
-    put(s3, name, bucket)
+def test_a_bucket_gives_what_the_folder_gives(s3, bucket, testland, cache, monkeypatch):
+    put(s3, "given", bucket)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3)
+    assert open_source("s3://given").where == f"{s3}/given"
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-    monkeypatch.setenv(variable, s3)
-    found = read_observations(open_source(f"s3://{name}"), testland)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3)
+    found = read_observations(open_source("s3://given"), testland)
     local = read_observations(Folder(bucket), testland)
     for key, value in values(local).items():
         np.testing.assert_array_equal(values(found)[key], value)
     assert None not in {file.etag for file in found.files}
-    again = read_observations(open_source(f"s3://{name}"), testland)
+    again = read_observations(open_source("s3://given"), testland)
     assert again.files == found.files
 
 
@@ -65,38 +61,3 @@ def test_a_file_replaced_in_the_bucket_is_said(s3, bucket, testland, cache, monk
     assert requests.put(address, other.read_bytes(), headers=PUBLIC, timeout=30).ok
     (warning,) = read_observations(source, testland, quarters=wanted).warnings
     assert "changed the files of 2020Q1" in warning
-
-
-@pytest.mark.real
-def test_the_real_tiles_from_a_bucket(s3, real_data, cache, monkeypatch):
-    put(s3, "ookla-open-data", real_data / "ookla-open-data")
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3)
-    region = read_region(Folder(real_data / "census"), "PR").region
-    wanted = parse_quarters("2019Q1..2023Q4")
-    remote, local = (
-        read_observations(source, region, quarters=wanted)
-        for source in (open_source("s3://ookla-open-data"), Folder(real_data / "ookla-open-data"))
-    )
-    assert len(remote.observations) == 133_436
-    assert remote.missing == local.missing
-    assert remote.warnings == local.warnings
-    for key, value in values(local).items():
-        np.testing.assert_array_equal(values(remote)[key], value)
-    # Of seven columns the geometry, which packs well, is a good part of the bytes.
-    assert sum(file.bytes_read for file in remote.files) < sum(
-        file.bytes_stored for file in remote.files
-    )
-    assert {item.state for item in cache_items(check=True)} == {"whole"}
-
-
-@pytest.mark.real
-def test_the_real_tiles_over_http(faulty, real_data, cache):
-    region = read_region(Folder(real_data / "census"), "PR").region
-    wanted = parse_quarters("2023Q1..2023Q4")
-    local = read_observations(Folder(real_data / "ookla-open-data"), region, quarters=wanted)
-    with faulty.serving(real_data / "ookla-open-data") as server:
-        faults = [faulty.Fault(kind, place) for place, kind in enumerate(("cut", "503", "short"))]
-        server.tell(*faults)
-        remote = read_observations(open_source(server.url), region, quarters=wanted)
-    for key, value in values(local).items():
-        np.testing.assert_array_equal(values(remote)[key], value)

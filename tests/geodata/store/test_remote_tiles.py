@@ -14,16 +14,15 @@ from bucket_files import (
     same,
     spoil_chunk,
     tile_columns,
-    tiles_around,
     write_quarter,
 )
 
-from geogp.errors import DataError, NetworkError, OutputError, UnreachableError
+from geogp.errors import DataError, NetworkError, UnreachableError
 from geogp.geodata.store.cache import DAMAGED, UNFINISHED, CacheEntry, cache_items, clear_cache
-from geogp.geodata.store.fetch_quarters import fetch_quarters
+from geogp.geodata.store.fetch_quarters import QuarterFiles, fetch_quarters
 from geogp.geodata.store.remote import Patience, Transfer
-from geogp.geodata.store.sources import Folder, Web
-from geogp.geodata.tiles import parquet_files, quadkeys
+from geogp.geodata.store.sources import Folder, LocalFile, Web
+from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.ookla import SIMULATED
 from geogp.geodata.tiles.quarters import quarter_index
 from geogp.geodata.tiles.tile_files import tile_file
@@ -40,11 +39,11 @@ BOTH = "2020Q1..2020Q2"
 def written(tmp_path_factory):
     """Two files of which the region is a part, far tiles around; and other values of the same."""
     folder = tmp_path_factory.mktemp("written")
-    tiles = national_tiles()
+    tiles = national_tiles(1000)
     for seed, quarter in enumerate(("2020Q1", "2020Q2")):
         columns = tile_columns(tiles, seed)
         columns["tile"] = [f"POLYGON(({tile} {seed}))" * 9 for tile in tiles]
-        options = {"names": NEW, "rows": 500, "compression": "none"}
+        options = {"names": NEW, "rows": 150, "compression": "none"}
         write_quarter(folder / "national", quarter, columns, **options)
         columns["avg_d_kbps"] = columns["avg_d_kbps"] + 7
         write_quarter(folder / "replacement", quarter, columns, **options)
@@ -162,20 +161,18 @@ def test_poorer_servers_serve_too(server, faulty, national, testland, manner):
 PASSING = ["drop", "cut", "short", "long", "slow", "misplaced", "429", "500", "503"]
 
 
-@pytest.mark.parametrize("place", [0, 3])
 @pytest.mark.parametrize("kind", PASSING)
-def test_a_fault_that_passes_is_overcome(server, faulty, national, testland, *, kind, place):
-    server.tell(faulty.Fault(kind, place, times=2))
+def test_a_fault_that_passes_is_overcome(server, faulty, national, testland, kind):
+    server.tell(faulty.Fault(kind, 3, times=2))
     assert same(read(web(server), testland, BOTH), read(Folder(national), testland, BOTH))
-    assert server.told.seen["GET"] > place + 2
+    assert server.told.seen["GET"] > 5
 
 
-@pytest.mark.parametrize("place", [2])
-@pytest.mark.parametrize("kind", [*PASSING, "403", "404", "size"])
+@pytest.mark.parametrize("kind", ["cut", "misplaced", "slow", "403", "404", "size"])
 def test_a_fault_that_stays_is_an_error_and_the_next_run_is_right(
-    server, faulty, national, testland, *, kind, place
+    server, faulty, national, testland, kind
 ):
-    server.tell(faulty.Fault(kind, place, times=10**6))
+    server.tell(faulty.Fault(kind, 2, times=10**6))
     with pytest.raises(NetworkError, match=r"127\.0\.0\.1") as refusal:
         read(web(server), testland, "2020Q1")
     assert refusal.value.exit_code == 4
@@ -185,7 +182,7 @@ def test_a_fault_that_stays_is_an_error_and_the_next_run_is_right(
     assert same(read(web(server), testland, BOTH), read(Folder(national), testland, BOTH))
 
 
-@pytest.mark.parametrize("kind", ["drop", "429", "503", "403", "404", "size"])
+@pytest.mark.parametrize("kind", ["drop", "503", "404"])
 def test_a_header_that_fails(server, faulty, national, testland, kind):
     server.tell(faulty.Fault(kind, times=10**6, method="HEAD"))
     expected = DataError if kind == "404" else NetworkError
@@ -203,9 +200,14 @@ def test_a_refusal_says_what_it_may_mean(server, faulty, testland):
     assert server.told.seen["HEAD"] == 1
 
 
-@pytest.mark.parametrize("ranges", [True, False])
-@pytest.mark.parametrize(("etag", "dated"), [("strong", True), ("weak", True), ("none", False)])
-@pytest.mark.parametrize("place", [0, 1, 3])
+@pytest.mark.parametrize(
+    ("etag", "dated", "ranges", "place"),
+    [
+        *(("strong", True, True, place) for place in (0, 1, 3)),
+        ("weak", True, True, 0),
+        ("none", False, False, 0),
+    ],
+)
 def test_a_file_replaced_midway_is_never_mixed(
     server, faulty, national, testland, *, replacement, etag, dated, ranges, place
 ):
@@ -317,7 +319,7 @@ def test_damaged_bytes_are_found_and_fetched_again(server, national, testland):
     good = read(Folder(national), testland, BOTH)
     read(web(server), testland, BOTH)
     random = np.random.default_rng(3)
-    for number in range(16):
+    for number in range(4):
         paths = [item.path for item in cache_items()]
         entry = paths[random.integers(len(paths))]
         path = entry.with_suffix(".json") if number % 2 else entry
@@ -365,8 +367,8 @@ def test_an_entry_without_its_note_is_no_entry(server, national, testland, chang
 
 def test_a_damaged_source_is_refused_and_not_kept(server, national, testland):
     path = national / NAME
-    groups = pq.read_metadata(path).num_row_groups
-    spoil_chunk(path, groups // 2, "quadkey")
+    for group in range(pq.read_metadata(path).num_row_groups):
+        spoil_chunk(path, group, "quadkey")
     with pytest.raises(
         DataError,
         match=r"http://127.*cannot be used|is not a complete Parquet "
@@ -377,22 +379,6 @@ def test_a_damaged_source_is_refused_and_not_kept(server, national, testland):
     with pytest.raises(DataError, match=r"http://127.* is not a complete Parquet file"):
         read(web(server), testland, "2020Q1")
     assert not cache_items()
-
-
-def test_a_column_that_is_no_number_is_refused(server, national, testland):
-    tiles = tiles_around()
-    columns = tile_columns(tiles, avg_u_kbps=["fast"] * len(tiles))
-    write_quarter(national, "2020Q1", columns)
-    with pytest.raises(DataError, match=r"(?s)http://127.*expected numbers in column avg_u_kbps"):
-        read(web(server), testland, "2020Q1")
-
-
-def test_a_row_group_that_says_to_be_huge_is_refused(server, testland, monkeypatch):
-    monkeypatch.setitem(parquet_files.LIMITS, "bytes in a group", 1000)
-    with pytest.raises(
-        DataError, match=r"http.*\n.* declares [\d,]+ bytes in a group; expected at"
-    ):
-        read(web(server), testland, "2020Q1")
 
 
 def test_what_a_killed_process_left_is_seen_and_swept(server, national, testland, cache):
@@ -406,38 +392,26 @@ def test_what_a_killed_process_left_is_seen_and_swept(server, national, testland
     assert not left.exists()
 
 
-def test_clearing_deletes_what_geogp_put_there_and_nothing_else(server, testland, cache):
-    read(web(server), testland, BOTH)
-    mine = cache / "mine.txt"
-    mine.write_text("mine")
-    done = clear_cache()
-    assert (done.files, done.busy) == (2, 0)
-    assert done.size > 1000
-    left = [path for path in cache.rglob("*") if path.is_file()]
-    assert [path for path in left if path.suffix != ".lock"] == [mine]
-    assert cache_items() == []
-
-
-@pytest.mark.parametrize("where", ["https://me:secret@127.0.0.1/x", "s3://bucket/x"])
-def test_an_address_with_a_password_is_refused(where, monkeypatch):
-    from geogp.errors import RequestError
-    from geogp.geodata.store.sources import open_source
-
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "https://me:secret@127.0.0.1")
-    with pytest.raises(RequestError, match="netrc") as refusal:
-        open_source(where)
-    assert "secret" not in str(refusal.value)
-
-
-def test_a_cache_that_cannot_be_written_is_said(server, testland, tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("GEOGP_CACHE", str(tmp_path / "file"))
-    with pytest.raises(OutputError, match="GEOGP_CACHE"):
-        read(web(server), testland, "2020Q1")
-
-
 def test_a_stopped_transfer_ends(server, testland):
     transfer = Transfer()
     transfer.stopped.set()
     with pytest.raises(KeyboardInterrupt):
         web(server).local_file(NAME, testland.code_ranges, transfer)
+
+
+@pytest.mark.parametrize(
+    ("where", "warned"),
+    [
+        ("http://example.org/x", True),
+        ("http://127.0.0.1:9000/x", False),
+        ("http://localhost/x", False),
+        ("https://example.org/x", False),
+        ("/a/folder", False),
+    ],
+)
+def test_what_comes_without_tls_is_said(where, warned):
+    told = QuarterFiles({QUARTER: LocalFile(Path("x.parquet"), simulated=False)}, {}).warnings(
+        where
+    )
+    assert ["is read without TLS" in text for text in told] == [True] * warned
+    assert QuarterFiles({}, {}).warnings(where) == []

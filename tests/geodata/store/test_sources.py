@@ -6,7 +6,6 @@ import resource
 import socket
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from geogp.errors import DataError, NetworkError, OutputError, RequestError, UnreachableError
@@ -14,7 +13,6 @@ from geogp.geodata.store.addresses import absolute_place
 from geogp.geodata.store.cache import cache_folder
 from geogp.geodata.store.remote import Patience
 from geogp.geodata.store.sources import Folder, Web, open_source
-from geogp.geodata.tiles.ookla import read_observations
 
 QUICK = Patience(attempts=3, first_wait_s=0.005, longest_wait_s=0.02, timeout_s=1.0)
 
@@ -119,14 +117,6 @@ def test_a_file_comes_over_the_web_into_the_cache(server, cache, slash):
     assert web.where == server.url + slash
 
 
-def test_the_second_time_a_file_comes_from_the_cache(server):
-    web = Web(server.url)
-    first = web.fetch("a/file.bin")
-    server.tell()
-    assert web.fetch("a/file.bin") == first
-    assert server.told.requests == []
-
-
 @pytest.mark.parametrize("damage", ["file", "note"])
 def test_a_cached_file_that_no_longer_agrees_with_its_note_is_fetched_again(server, damage):
     web = Web(server.url)
@@ -156,16 +146,6 @@ def test_a_file_that_is_not_there_is_no_error_but_cannot_be_fetched(server, cach
     assert _files(cache) == []
 
 
-@pytest.mark.parametrize("status", [403, 500])
-def test_a_server_that_refuses_is_a_network_error(server, faulty, cache, status):
-    server.tell(faulty.Fault(str(status), method="HEAD", about="a/file.bin"))
-    web = Web(server.url, QUICK)
-    for ask in (web.find, web.fetch):
-        with pytest.raises(NetworkError, match=f"a/file.bin.* answered {status} "):
-            ask("a/file.bin")
-    assert _files(cache) == []
-
-
 def test_a_server_that_is_not_there_is_a_network_error(cache):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -178,16 +158,6 @@ def test_a_server_that_is_not_there_is_a_network_error(cache):
     assert _files(cache) == []
 
 
-def test_half_a_download_is_an_error_and_is_not_kept(server, faulty, cache):
-    server.tell(faulty.Fault("cut", about="a/file.bin"))
-    web = Web(server.url, QUICK)
-    with pytest.raises(NetworkError, match=r"could not read .*a/file.bin"):
-        web.fetch("a/file.bin")
-    assert _files(cache) == []
-    server.tell()
-    assert len(web.fetch("a/file.bin").read_bytes()) == 256 * 40
-
-
 def test_a_file_that_cannot_be_stored_is_said_and_not_kept(server, cache):
     (server.folder / "large.bin").write_bytes(bytes(1 << 20))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -198,21 +168,6 @@ def test_a_file_that_cannot_be_stored_is_said_and_not_kept(server, cache):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert _files(cache) == []
-
-
-def test_observations_over_the_web_are_those_of_the_folder(server, bucket, testland):
-    server.folder = bucket
-    local = read_observations(Folder(bucket), testland)
-    remote = read_observations(open_source(server.url), testland)
-    for one, other in zip(remote.files, local.files, strict=True):
-        assert (one.name, one.rows, one.rows_used) == (other.name, other.rows, other.rows_used)
-        assert one.source == f"{server.url}/{one.name}"
-        assert one.bytes_stored == (bucket / one.name).stat().st_size
-    assert remote.attribution == local.attribution
-    for name in ("quadkey", "quarter", "y", "tests", "longitude", "stratum"):
-        np.testing.assert_array_equal(
-            getattr(remote.observations, name), getattr(local.observations, name)
-        )
 
 
 def test_places_are_absolute_and_addresses_stay(tmp_path, monkeypatch):

@@ -22,8 +22,7 @@ from bucket_files import (
 )
 from shapely.geometry import Point, box
 
-from geogp.errors import DataError, RequestError
-from geogp.geodata.places.census import read_region
+from geogp.errors import DataError
 from geogp.geodata.places.region import Region
 from geogp.geodata.store.sources import Folder
 from geogp.geodata.tiles import quadkeys
@@ -48,13 +47,6 @@ def _expected(tiles, region, seed: int, column: str = "avg_d_kbps") -> pd.DataFr
 def _read(folder, region, quarters: str | None = None, **options):
     request = parse_quarters(quarters) if quarters else None
     return read_observations(Folder(folder), region, quarters=request, **options)
-
-
-def _one(tmp_path, region, **options):
-    """Write one quarter with changed columns and read it."""
-    tiles = tiles_around()
-    write_quarter(tmp_path, "2020Q1", tile_columns(tiles, **options))
-    return _read(tmp_path, region, "2020Q1").observations
 
 
 @pytest.mark.parametrize(
@@ -233,11 +225,6 @@ def test_a_sparse_quarter_is_a_warning(bucket, testland):
     write_quarter(bucket, "2020Q2", tile_columns(inside[:fewer]))
     (warning,) = _read(bucket, testland).warnings
     assert f"2020Q2 has {fewer} rows in Testland, 61% of the median" in warning
-
-
-def test_an_unknown_target_is_refused(bucket, testland):
-    with pytest.raises(RequestError, match="unknown target 'jitter'"):
-        _read(bucket, testland, target="jitter")
 
 
 INSIDE = quadkeys.format_quadkeys(
@@ -429,7 +416,7 @@ def test_whatever_bytes_are_wrong_only_data_errors_come(bucket, testland):
     good = path.read_bytes()
     random = np.random.default_rng(0)
     refused = 0
-    for _ in range(150):
+    for _ in range(50):
         content = bytearray(good)
         for place in random.integers(len(good) - 6000, len(good), 2):
             content[place] = random.integers(256)
@@ -438,7 +425,7 @@ def test_whatever_bytes_are_wrong_only_data_errors_come(bucket, testland):
             _read(bucket, testland, "2020Q2")
         except DataError:
             refused += 1
-    assert refused > 50
+    assert refused > 15
 
 
 @pytest.mark.real
@@ -453,13 +440,6 @@ def test_every_row_of_puerto_rico_is_read(real_data, puerto_rico):
     assert (found.observations.stratum[last] == "urban").sum() == 5_416
     median = np.median(found.observations.y[last])
     assert 10**median == pytest.approx(96.5, rel=0.05)
-
-
-@pytest.mark.real
-def test_every_row_of_missouri_is_read(real_data, census):
-    missouri = read_region(census, "MO").region
-    found = _read(real_data / "ookla-open-data", missouri, "2020Q4")
-    assert len(found.observations) == 17_082
 
 
 @pytest.mark.real

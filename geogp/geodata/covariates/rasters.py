@@ -18,7 +18,7 @@ from scipy.ndimage import map_coordinates
 
 from geogp.arguments import places_of
 from geogp.errors import DataError
-from geogp.geodata.covariates.point_covariate import CovariateValues
+from geogp.geodata.covariates.points import CovariateValues
 from geogp.geodata.places.polygons import without_network
 
 Floats = NDArray[np.float64]

@@ -8,7 +8,7 @@ from scipy.spatial import cKDTree
 
 from geogp.errors import DataError
 from geogp.geodata.places.distances import distance_km, unit_vectors
-from geogp.geodata.points.point_table import PointTable, RowReview
+from geogp.geodata.points.tables import PointTable, RowReview
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]

@@ -15,16 +15,17 @@ from geogp.errors import DataError, RequestError, named, shown
 from geogp.geodata.places.archives import check_file
 from geogp.geodata.points.cell_numbers import is_missing
 from geogp.geodata.points.point_options import MOST_LEFT_OUT, TableOptions, named_columns
-from geogp.geodata.points.point_roles import find_columns, role_of
+from geogp.geodata.points.roles import find_columns, role_of
 from geogp.geodata.points.text_tables import (
     DELIMITERS,
     TextTable,
     decoded,
+    read_sheet,
     rows_of,
     table_of,
     unpacked,
+    with_numbers,
 )
-from geogp.geodata.points.workbook_rows import read_sheet, with_numbers
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -99,6 +100,13 @@ class PointTable:
         """Return a column as text, (n,), where all marks of missing values are ``''``."""
         texts = self.texts(name)
         return np.where(is_missing(texts), "", texts).astype(object)
+
+    def numbers(self, name: str) -> Floats | None:
+        """Return a column of numbers, (n,), NaN in empty cells; None for other columns."""
+        column = self.frame[name]
+        if column.dtype.kind not in "iuf":
+            return None
+        return np.asarray(column.to_numpy(np.float64, na_value=np.nan))
 
     def columns(self, options: TableOptions, needed: Sequence[str]) -> dict[str, str]:
         """Return the names of the known columns; raise the errors of `find_columns`.
@@ -389,10 +397,12 @@ class RowReview:
     @property
     def kept(self) -> Mask:
         """Mask of the rows that are not left out, (n,)."""
-        kept = np.ones(len(self.table), np.bool_)
-        for rows in (*self.bad.values(), *self.apart.values()):
-            kept &= ~rows
-        return kept
+        none = np.zeros(len(self.table), np.bool_)
+        return np.asarray(~np.any([none, *self._left_out.values()], axis=0), np.bool_)
+
+    @property
+    def _left_out(self) -> dict[str, Mask]:
+        return {**self.bad, **self.apart}
 
     def mark(self, rows: Mask, reason: str, *, apart: bool = False) -> None:
         """Leave out rows, (n,), that are not left out yet."""
@@ -429,12 +439,11 @@ class RowReview:
 
     def reasons(self) -> list[str]:
         """Return each reason with its rows, such as ``no time: lines 3, 9 (2 of 40)``."""
-        parts = {**self.bad, **self.apart}
-        return [f"{why}: {self.table.where(rows)}" for why, rows in parts.items()]
+        return [f"{why}: {self.table.where(rows)}" for why, rows in self._left_out.items()]
 
     def counts(self) -> dict[str, int]:
         """Return the number of rows that are left out for each reason."""
-        return {why: int(rows.sum()) for why, rows in {**self.bad, **self.apart}.items()}
+        return {why: int(rows.sum()) for why, rows in self._left_out.items()}
 
     def left_out(self, columns: dict[str, str]) -> pd.DataFrame:
         """Return a table of the left-out rows: line, whether it is bad, reason, and `columns`."""

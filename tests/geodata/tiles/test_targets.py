@@ -1,10 +1,10 @@
-"""Tiers of speed: what a tile must reach."""
+"""Targets and services by name, and the tiers of speed that a tile must reach."""
 
 import numpy as np
 import pytest
 
-from geogp.errors import DataError
-from geogp.geodata.tiles.targets import SPEED_TIERS, TARGETS, speed_tiers
+from geogp.errors import DataError, RequestError
+from geogp.geodata.tiles.targets import SPEED_TIERS, TARGETS, find_target, speed_tiers
 
 
 def test_a_tile_has_the_highest_tier_that_it_reaches():
@@ -45,3 +45,29 @@ def test_the_target_is_the_number_of_the_tier_and_missing_for_rows_left_out():
 def test_what_are_no_speeds_is_refused(down, up, match):
     with pytest.raises(DataError, match=match):
         speed_tiers(down, up)
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "of_raw", "unit"),
+    [
+        ("download", "avg_d_kbps", 25.0, "Mbps"),
+        ("upload", "avg_u_kbps", 25.0, "Mbps"),
+        ("latency", "avg_lat_ms", 25_000.0, "ms"),
+        ("tests", "tests", 25_000.0, "tests"),
+    ],
+)
+def test_targets_name_column_and_unit(name, column, of_raw, unit):
+    target = find_target(name)
+    assert target.columns == (column,)
+    assert 25_000 / target.divisor == of_raw
+    assert (target.unit, target.suffix) == (unit, unit.lower())
+    assert set(TARGETS) == {"download", "upload", "latency", "tests", "tier"}
+    assert TARGETS["tier"].columns == ("avg_d_kbps", "avg_u_kbps")
+    assert target.counted == (name == "tests")
+
+
+def test_an_unknown_target_is_refused():
+    with pytest.raises(
+        RequestError, match="'speed'; choose one of download, upload, latency, tests"
+    ):
+        find_target("speed")

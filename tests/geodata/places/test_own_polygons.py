@@ -1,15 +1,166 @@
-"""The user's polygons: which layer, in which coordinate system, and which rows are left out."""
+"""Regions from polygons of the user: formats, layers, CRS, rows, names, and what is refused."""
 
+import hashlib
+import json
+import zipfile
 from pathlib import Path
 
 import geopandas as gpd
+import numpy as np
 import pytest
+import shapely
 from shapely.geometry import GeometryCollection, LineString, Point, Polygon, box
 
 from geogp.errors import DataError, RequestError
+from geogp.geodata.places.file_choice import absolute_name
 from geogp.geodata.places.layers import read_layer, read_layers
-from geogp.geodata.places.own_polygons import read_own_region, read_own_strata
+from geogp.geodata.places.own_polygons import code_of, read_own_region, read_own_strata
 from geogp.geodata.places.polygons import read_polygons
+
+WEST, EAST = box(-66.2, 18.1, -66.1, 18.3), box(-66.1, 18.1, -66.0, 18.3)
+
+
+def _table(crs=4326) -> gpd.GeoDataFrame:
+    table = gpd.GeoDataFrame({"NAME": ["West", "East"], "n": [1, 2]}, geometry=[WEST, EAST])
+    return table.set_crs(4326).to_crs(crs)
+
+
+def _write(path, table=None):
+    table = _table() if table is None else table
+    if path.suffix == ".parquet":
+        table.to_parquet(path)
+    elif path.suffix == ".zip":
+        table.to_file(path.with_suffix(".shp"))
+        with zipfile.ZipFile(path, "w") as archive:
+            for part in path.parent.glob(f"{path.stem}.*"):
+                if part != path:
+                    archive.write(part, part.name)
+    else:
+        table.to_file(path)
+    return path
+
+
+@pytest.mark.parametrize("ending", ["geojson", "gpkg", "parquet", "geoparquet", "zip", "shp"])
+def test_all_polygons_of_a_file_are_the_region_in_any_format(tmp_path, ending):
+    path = tmp_path / f"my place.{ending}"
+    if ending == "geoparquet":
+        _table().to_parquet(path)
+    else:
+        _write(path)
+    region, files, _ = read_own_region(str(path))
+    assert (region.code, region.name) == ("my_place", "my place")
+    assert region.boundary.symmetric_difference(box(-66.2, 18.1, -66.0, 18.3)).area < 1e-9
+    assert region.strata is None
+    named = {file.name: file for file in files}
+    assert named[path.name].sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert (named[path.name].rows, named[path.name].rows_used) == (2, 2)
+    assert ("my place.dbf" in named) == (ending == "shp")
+
+
+@pytest.mark.parametrize("crs", [3857, 32161, 4269, 32619])
+def test_any_crs_is_brought_to_degrees(tmp_path, crs):
+    region, _, _ = read_own_region(str(_write(tmp_path / "a.gpkg", _table(crs))))
+    # Edges that are straight in another CRS are so in degrees: vertices are what is moved.
+    np.testing.assert_allclose(region.bounds, (-66.2, 18.1, -66.0, 18.3), rtol=0, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("rows", "used", "wanted"), [("NAME=East", 1, EAST), ("n=1", 1, WEST), ("", 2, None)]
+)
+def test_rows_are_picked_by_a_value(tmp_path, rows, used, wanted):
+    path = _write(tmp_path / "a.geojson")
+    region, files, _ = read_own_region(f"{path}:{rows}" if rows else str(path))
+    wanted = shapely.union_all([WEST, EAST]) if wanted is None else wanted
+    assert region.boundary.symmetric_difference(wanted).area < 1e-9
+    assert (files[0].rows, files[0].rows_used) == (2, used)
+
+
+def test_values_and_files_may_hold_colons_and_equals_signs(tmp_path):
+    odd = "a=b:c/d"
+    table = _table().assign(NAME=[odd, "East"])
+    path = _write(tmp_path / "x:y=z.geojson", table)
+    region, _, _ = read_own_region(f"{path}:NAME={odd}")
+    assert region.boundary.symmetric_difference(WEST).area < 1e-9
+    assert absolute_name(f"{path}:NAME={odd}") == f"{path.resolve()}:NAME={odd}"
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        (
+            "NAME=North",
+            r"no row of .*a.geojson has 'North' in NAME; this column contains East, West",
+        ),
+        ("CITY=East", r"expected a column CITY in .*a.geojson, found the columns NAME, n"),
+        ("geometry=x", "expected a column geometry"),
+        ("NAME", r"expected COLUMN=VALUE, .* found 'NAME'"),
+        ("=East", r"expected COLUMN=VALUE, .* found '=East'"),
+    ],
+)
+def test_rows_that_are_not_there_are_refused(tmp_path, rows, told):
+    path = _write(tmp_path / "a.geojson")
+    with pytest.raises(RequestError, match=told):
+        read_own_region(f"{path}:{rows}")
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(
+        RequestError, match=r"no file .*none.gpkg: expected a file of polygons, as FILE"
+    ):
+        read_own_region(str(tmp_path / "none.gpkg"))
+    with pytest.raises(RequestError, match=r"no file .*none.gpkg"):
+        read_own_region(f"{tmp_path / 'none.gpkg'}:A=b")
+
+
+def test_metres_that_are_called_degrees_are_refused(tmp_path):
+    table = _table(3857).set_crs(4326, allow_override=True)
+    with pytest.raises(DataError, match=r"a.parquet: "):
+        read_own_region(str(_write(tmp_path / "a.parquet", table)))
+
+
+def test_a_region_across_the_antimeridian_is_whole(tmp_path):
+    table = gpd.GeoDataFrame({"a": [1, 2]}, geometry=[box(179, 0, 180, 1), box(-180, 0, -179, 1)])
+    region, _, _ = read_own_region(str(_write(tmp_path / "a.geojson", table.set_crs(4326))))
+    west, _, east, _ = region.bounds
+    assert east - west == pytest.approx(2)
+    assert region.contains([179.5, -179.5, 0.0], [0.5] * 3).tolist() == [True, True, False]
+    assert region.wrapped.bounds == pytest.approx((-180, 0, 180, 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("San Juan", "San_Juan"),
+        ("../../etc/passwd", "etc_passwd"),
+        ("/tmp/x", "tmp_x"),
+        ("a\\b:c*?<script>", "a_b_c_script"),
+        ("Côte d'Or", "Côte_d_Or"),
+        ("..", None),
+        ("", None),
+        ("\x00\n", None),
+        ("x" * 500, "x" * 60),
+    ],
+)
+def test_names_of_files_are_letters_and_digits(name, code):
+    if code is None:
+        with pytest.raises(RequestError, match="expected a name with a letter or digit"):
+            code_of(name)
+    else:
+        assert code_of(name) == code
+
+
+def test_the_region_is_called_what_the_user_says(tmp_path):
+    path = _write(tmp_path / "a.geojson")
+    region, _, _ = read_own_region(str(path), "  The Valley ")
+    assert (region.code, region.name) == ("The_Valley", "The Valley")
+
+
+def test_geojson_by_hand_is_read(tmp_path):
+    ring = [[-66.12, 18.42], [-66.03, 18.42], [-66.03, 18.48], [-66.12, 18.48], [-66.12, 18.42]]
+    path = tmp_path / "own.geojson"
+    path.write_text(json.dumps({"type": "Polygon", "coordinates": [ring]}))
+    assert read_own_region(str(path))[0].bounds == pytest.approx((-66.12, 18.42, -66.03, 18.48))
+
 
 CASES = Path(__file__).parents[2] / "fixtures" / "cases"
 BARE = CASES / "41-shapefile-without-prj"
