@@ -359,7 +359,7 @@ def answer_at(request: AtRequest, listener: ProgressListener | None = None) -> A
 
     def reopen() -> "Reopened":
         # Slow, and rarely needed.
-        from geogp.answers.opening import stored_run, with_data  # noqa: PLC0415
+        from geogp.answers.make import stored_run, with_data  # noqa: PLC0415
 
         return with_data(stored_run(request, listener), counts=True)
 

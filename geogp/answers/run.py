@@ -14,8 +14,8 @@ from geogp.answers.areas import area_levels
 from geogp.answers.at import place_answers
 from geogp.answers.change import level_changes
 from geogp.answers.exceedance import threshold_shares
+from geogp.answers.make import sample_of, with_data
 from geogp.answers.next import next_tiles
-from geogp.answers.opening import sample_of, with_data
 from geogp.answers.providers import provider_levels
 from geogp.answers.requests import (
     AreasRequest,

@@ -185,7 +185,7 @@ def test_a_page_of_another_version_stays_and_a_warning_says_so(folder):
     ("name", "kind", "cells"),
     [
         ("areas_county_download_level_2023Q4", "level", ["2.3", "1.0 to 3.6"]),
-        ("areas_county_download_level_2023Q4", "tests", ["2.3", "1.0 to 3.6"]),
+        ("areas_county_download_level_2023Q4", "tile-mean", ["2.3", "1.0 to 3.6"]),
         ("exceedance_7_mbps", "level", ["22.2%", "20.0% to 30.0%"]),
     ],
 )
@@ -202,7 +202,7 @@ def test_shares_and_means_with_weights_stand_beside_those_without(folder, name, 
     (one,) = (stored.shown for stored in read_answers(folder))
     assert one.rows[0][-2:] == cells
     assert one.head[-1] == "95 % interval by people.tif"
-    assert ("mean of measurements" in one.title) == (kind == "tests")
+    assert ("mean of measurements" in one.title) == (kind == "tile-mean")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
-from geogp.answers import opening
+from geogp.answers import make
 from geogp.answers.make import make_answer
 from geogp.answers.requests import AreasRequest, FiguresRequest
 from geogp.answers.run import open_run
@@ -52,13 +52,13 @@ def test_an_unknown_precision_is_refused():
 
 
 def test_answers_have_the_precision_of_the_run(single, monkeypatch):
-    seen, real = [], opening.reopen
+    seen, real = [], make.reopen
 
     def reopen(*args, **given):
         seen.append(current_precision())
         return real(*args, **given)
 
-    monkeypatch.setattr(opening, "reopen", reopen)
+    monkeypatch.setattr(make, "reopen", reopen)
     run = open_run(single.out)
     assert len(run.areas(by="stratum"))
     make_answer(AreasRequest(single.out, by="stratum"))
