@@ -24,6 +24,7 @@ for stratum, scores in run.content["metrics"]["random"].items():
 
 # The level of the measured tiles, and what the simulation knows of it, in log10 Mbps.
 truth = pd.read_parquet("data/demo/truth.parquet").query("quarter == '2023Q4'")
+truth["quarter"] = pd.PeriodIndex(truth["quarter"], freq="Q")
 level = run.model.predict_distribution(truth, level=True)
 low, high = level.interval(0.95)
 value = truth["field_true"] + truth["tile_true"]
@@ -32,7 +33,7 @@ print(f"{np.mean((low <= value) & (value <= high)):.1%} are in their 95 % interv
 
 grid = xr.open_dataset(run.path / "grid.nc", engine="h5netcdf")
 figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-shown = {"median_mbps": "median, Mbps", "width_95": "width of the 95 % interval, log10"}
+shown = {"median_mbps": "median, Mbps", "width_log10": "width of the 95 % interval, log10"}
 for axis, (name, title) in zip(axes, shown.items(), strict=True):
     grid[name].plot(ax=axis, cbar_kwargs={"label": title})
     axis.set(title="", aspect="equal")
