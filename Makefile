@@ -25,12 +25,16 @@ ROUNDING := $(addprefix tests/,$(addsuffix .py, \
 # Tests start many processes: Python keeps what it compiled for them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test trials test-processors lint types schema wheel docs environment browser clean
+.PHONY: demo test checks trials test-processors test-oldest test-newest lint types schema wheel docs environment browser clean
 
 demo: $(VENV)/.demo
 	$(BIN)/geogp demo
 
-test: environment lint types browser
+test:
+	@bash -c 'TIMEFORMAT="make test took %lR, and %lU + %lS of processor time (user + system)."; \
+	  time $(MAKE) --no-print-directory checks'
+
+checks: environment lint types browser
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not trial"
 
 # Long evidence: killed and continued runs, coverage over many fits, fuzz, most browser tests,
@@ -42,6 +46,10 @@ trials: environment browser
 test-processors: environment
 	$(AVX2) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) $(ROUNDING)
 	$(PLAIN) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) $(ROUNDING)
+
+# Some tests with the oldest versions that pyproject.toml promises, or with the newest there are.
+test-oldest test-newest: environment
+	WORKERS=$(WORKERS) tests/try_versions.sh $(@:test-%=%)
 
 lint: environment
 	$(BIN)/ruff format --check .

@@ -21,6 +21,7 @@ from unittest.mock import patch
 
 from docutils import nodes
 from docutils.parsers.rst import Directive, directives
+from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
@@ -133,6 +134,19 @@ class Python(_Run):
     runner = staticmethod(_run_python)
 
 
+class Script(Python):
+    """A file of Python, by its path in docs."""
+
+    has_content = False
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        path = ROOT / "docs" / self.arguments[0]
+        self.env.note_dependency(str(path))
+        self.content = StringList(path.read_text("utf-8").splitlines())
+        return super().run()
+
+
 def blocks_of(page: str) -> list[tuple[str, str]]:
     """Return kind (``command`` or ``python``) and text of each code block that a page runs."""
     blocks = re.findall(
@@ -223,9 +237,14 @@ def _publish(app: Sphinx, failed: Exception | None) -> None:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Add the directives and the role."""
-    kinds = {"command": Command, "python": Python, "runs-of": RunsOf, "picture": Picture}
+    kinds: dict[str, type[Directive]] = {
+        "command": Command,
+        "python": Python,
+        "script": Script,
+        "runs-of": RunsOf,
+        "picture": Picture,
+    }
     for name, kind in kinds.items():
-        assert issubclass(kind, Directive)
         app.add_directive(name, kind)
     app.add_role("made", MadeRole())
     app.connect("build-finished", _publish)
