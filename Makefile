@@ -15,7 +15,8 @@ PLAIN := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Nehal
 # Tests that rounding would break first.
 ROUNDING := $(addprefix tests/,$(addsuffix .py, \
   $(addprefix distributions/test_,heavy_shapes prediction shapes warped_shapes) \
-  $(addprefix evaluation/test_,conformal_repair metrics paired) geodata/tiles/test_thresholds \
+  evaluation/conformal/test_conformal_repair $(addprefix evaluation/test_,metrics paired) \
+  geodata/tiles/test_thresholds \
   $(addprefix maps/test_,probabilities scales) \
   $(addprefix models/numerics/test_,linalg products) \
   $(addprefix models/process/test_,basis_functions diagonals exact objectives posteriors rbf rbf_readers) \

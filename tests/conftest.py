@@ -122,6 +122,14 @@ def states(made_once: Callable[..., Path]) -> "States":
 
 
 @pytest.fixture(scope="module")
+def usual_start() -> Iterator[None]:
+    """Let field models start from the usual values: to search others takes most of a small fit."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("geogp.models.field.fit.start_covariance", lambda *_: None)
+        yield
+
+
+@pytest.fixture(scope="module")
 def no_pictures() -> Iterator[None]:
     """Leave out of runs made in this process what takes most of their time here: pictures."""
     from batch_worlds import leave_out_pictures

@@ -121,7 +121,7 @@ MUTANTS = [
     # Splits, scores, calibration
     *_of(
         "evaluation/splits/row_parts",
-        "evaluation/test_split_rows",
+        "evaluation/splits/test_split_rows",
         validation_is_tested_too=(
             "names[(first + tested) % parts] = VALIDATION",
             "names[(first + tested) % parts] = TEST",
@@ -134,8 +134,8 @@ MUTANTS = [
     ),
     *_of(
         "evaluation/splits/split_rows",
-        "evaluation/test_split_rows",
-        "evaluation/test_split_folds",
+        "evaluation/splits/test_split_rows",
+        "evaluation/splits/test_split_folds",
         buffer_measured_from_the_used_rows=(
             "longitude[used], latitude[used], longitude[test], latitude[test]",
             "longitude[used], latitude[used], longitude[used], latitude[used]",
@@ -161,7 +161,7 @@ MUTANTS = [
     ),
     *_of(
         "evaluation/conformal/conformal_repair",
-        "evaluation/test_conformal_repair",
+        "evaluation/conformal/test_conformal_repair",
         rank_without_the_new_row=(
             "math.ceil((m + 1) * level - 1e-9)",
             "math.ceil(m * level - 1e-9)",
@@ -618,13 +618,13 @@ MUTANTS = [
     ),
     *_of(
         "maps/page/packing",
-        "maps/test_packing",
+        "maps/page/test_packing",
         absent_values_shifted=("(numbers.astype(np.float64) - none)", "numbers.astype(np.float64)"),
         rounded_down=("np.round((present - offset) / step)", "np.floor((present - offset) / step)"),
     ),
     *_of(
         "maps/page/page_quantiles",
-        "maps/test_page_data",
+        "maps/page/test_page_data",
         one_factor_for_both_sides=("np.where(below, *factors)", "factors[0]"),
         upper_ends_without_the_lower=("upper - lower)", "upper)"),
     ),

@@ -60,8 +60,8 @@ def test_the_same_rows_give_the_same_numbers(points):
 
 def test_order_and_other_columns_do_not_matter_for_what_validates(points):
     shuffled = points.sample(frac=1, random_state=1).assign(other="x")
-    one = FieldGP(**PLAIN, **TINY).fit(points, points.value)
-    other = FieldGP(**PLAIN, **TINY).fit(shuffled, shuffled.value)
+    one = DeepBasisGP("dbk-silu", **PLAIN, **TINY).fit(points, points.value)
+    other = DeepBasisGP("dbk-silu", **PLAIN, **TINY).fit(shuffled, shuffled.value)
     assert set(points.index[one.validation_]) == set(shuffled.index[other.validation_])
 
 

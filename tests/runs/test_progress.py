@@ -88,8 +88,9 @@ def test_a_map_remembers_its_rates_for_the_next(small, tmp_path, monkeypatch):
             clocks.append(clock)
             super().phases(clock)
 
+    settings = {"model": "dbk-silu", "split": "random"}
     for name in ("one", "two"):
-        run_map(small.request(tmp_path / name, split="random"), Hears())
+        run_map(small.request(tmp_path / name, **settings), Hears())
     first, second = clocks
     assert list(first.spent) == list(PHASES)
     assert {phase: len(first.spent[phase]) for phase in ("fit", "check")} == {
@@ -99,9 +100,9 @@ def test_a_map_remembers_its_rates_for_the_next(small, tmp_path, monkeypatch):
     for phase in ("fit", "check", "predict", "write"):
         took = sum(first.spent[phase]) / len(first.spent[phase])
         assert second.expected[phase] == pytest.approx(took)
-    assert json.loads(phase_rates.rates_file().read_text()).keys() == {"field quick cpu"}
+    assert json.loads(phase_rates.rates_file().read_text()).keys() == {"dbk-silu quick cpu"}
     # Much less or much more work says nothing about the time.
-    run_map(small.request(tmp_path / "three", split="random", epochs=20), Hears())
+    run_map(small.request(tmp_path / "three", **settings, epochs=20), Hears())
     assert "fit" not in clocks[2].expected
     assert "check" in clocks[2].expected
 

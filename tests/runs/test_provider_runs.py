@@ -147,10 +147,9 @@ def test_the_command_compares_the_providers(run, halves, geogp):
     assert "compares levels" in err
 
 
-def test_a_run_without_providers_is_refused(drive, tmp_path):
-    made = run_map(MapSettings(points=str(drive), preset="quick", epochs=1, zoom=13, out=tmp_path))
+def test_a_run_without_providers_is_refused(pooled):
     with pytest.raises(RequestError, match="has no providers"):
-        open_run(made.path).providers("stratum")
+        open_run(pooled.path).providers("stratum")
 
 
 def test_tags_are_different_and_plain():

@@ -30,13 +30,12 @@ def test_no_level_is_kept(single):
     assert not list(single.out.glob("level_*"))
 
 
-def test_it_is_in_the_record_of_the_run_and_the_fit_is_kept(single, small, tmp_path):
+def test_it_is_in_the_record_of_the_run_and_the_fit_is_kept(single, finished):
     text = (single.out / "run.json").read_text("utf-8")
     assert json.loads(text)["settings"]["model"]["precision"] == "single"
     assert open_run(single.out).record.precision == "single"
     assert run_map(single).already_there
-    run_map(small.request(tmp_path / "double", epochs=1))
-    double = open_run(tmp_path / "double")
+    double = open_run(finished.path)
     assert double.content["settings"]["model"]["precision"] == "double"
     assert double.record.precision == "double"
 

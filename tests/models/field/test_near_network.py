@@ -38,6 +38,8 @@ from geogp.models.numerics.threads import threads_of
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
 
+pytestmark = pytest.mark.usefixtures("usual_start")
+
 INPUTS, COLUMNS = 2, 2 + 3 + SUMMARIES
 
 
@@ -249,15 +251,14 @@ def _with_share(field: FittedField, share: float) -> FittedField:
 
 @pytest.fixture(scope="module")
 def field() -> FittedField:
-    return _fit(_world(4_000), 400)
+    return _fit(_world(2_600), 400)
 
 
 def test_the_share_raises_the_score_of_new_rows(field):
-    data = _world(4_000, seed=0)
-    new = _world(8_000, seed=0).at(np.arange(4_000, 8_000))
+    new = _world(4_600, seed=0).at(np.arange(2_600, 4_600))
     share = field.errors.networks_share
     assert 0 < share < 1
-    assert len(field.rows.y) == len(data.y)
+    assert len(field.rows.y) == 2_600
 
     def score(value: float) -> float:
         model = _with_share(field, value)

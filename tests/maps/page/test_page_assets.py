@@ -9,7 +9,7 @@ import pytest
 
 from geogp.maps.page.page_assets import page_scripts, page_styles
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 VENDORED = ROOT / "geogp" / "maps" / "page" / "vendored"
 FOLDERS = sorted(path.parent for path in VENDORED.glob("*/source.json"))
 
