@@ -7,13 +7,11 @@ from msgspec import Meta
 from geogp.choices import MAX_SEED
 from geogp.evaluation.conformal.repair_methods import METHODS
 from geogp.evaluation.scores import LARGEST, LARGEST_WHOLE, Real
-from geogp.evaluation.splits.split_names import MAX_FOLDS, SPLITS
-from geogp.geodata.places.state_names import URBAN_VINTAGES
+from geogp.evaluation.splits.split_names import SPLITS
 from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.geodata.tiles.targets import SERVICES, TARGETS
 from geogp.geodata.tiles.thresholds import LEAST, MOST
 from geogp.models.names import CLASS_MODELS, MODELS
-from geogp.models.options import NOISES, PRECISIONS
 from geogp.models.presets import PRESETS
 from geogp.records import record_names
 
@@ -23,27 +21,19 @@ if TYPE_CHECKING:  # mypy does not accept names from tables in Literal
     PresetText = str
     Split = str
     QuestionText = str
-    Inputs = str
-    Noise = str
-    Precision = str
     Method = str
     VarianceReason = str
     ModelText = str
-    Vintage = int
 else:
     Service = Literal[tuple(SERVICES)]
     Target = Literal[tuple(TARGETS)]
     PresetText = Literal[tuple(PRESETS)]
     Split = Literal[tuple(SPLITS)]
     QuestionText = Literal[(*record_names.QUESTIONS, *record_names.OTHER_QUESTIONS)]
-    Inputs = Literal[record_names.INPUTS]
-    Noise = Literal[tuple(NOISES)]
-    Precision = Literal[PRECISIONS]
     Method = Literal[tuple(METHODS)]
     VarianceReason = Literal[
         record_names.NOISE_IN_SPREAD, record_names.STEPS, record_names.POINT, record_names.FIELD
     ]
-    Vintage = Literal[tuple(URBAN_VINTAGES.values())]
     ModelText = Annotated[
         Literal[tuple(MODELS | CLASS_MODELS)], Meta(description="a model that `geogp models` lists")
     ]
@@ -66,7 +56,6 @@ Sha256 = Annotated[
 ]
 AboveZero = Annotated[float, Meta(gt=0, le=LARGEST)]
 Some = Annotated[int, Meta(ge=1, le=LARGEST_WHOLE)]
-Folds = Annotated[int, Meta(ge=1, le=MAX_FOLDS)]
 Zoom = Annotated[int, Meta(ge=1, le=ZOOM)]
 Seed = Annotated[int, Meta(ge=0, le=MAX_SEED)]
 Nanoseconds = Annotated[int, Meta(ge=0, le=2**63 - 1, description="a whole number of 0 or more")]
