@@ -21,10 +21,10 @@ def true_probabilities(places):
     return weights / weights.sum(1, keepdims=True)
 
 
-places = random.uniform((0, 0), (80, 60), (4000, 2))
+places = random.uniform((0, 0), (80, 60), (3000, 2))
 truth = true_probabilities(places)
 codes = (random.uniform(size=(len(places), 1)) > truth.cumsum(1)).sum(1)
-train, test = slice(0, 3000), slice(3000, None)
+train, test = slice(0, 2000), slice(2000, None)
 
 model = geogp.ClassGP().fit(places[train], names[codes[train]])
 law = model.predict_distribution(places[test])
@@ -38,9 +38,10 @@ print(f"mean error of a probability {np.abs(law.probabilities - truth[test]).mea
 
 x, y = np.meshgrid(np.linspace(0, 80, 120), np.linspace(0, 60, 90))
 cells = np.column_stack([x.ravel(), y.ravel()])
-figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
 shown = {"predicted": model.predict_proba(cells), "true": true_probabilities(cells)}
 for axis, (title, values) in zip(axes, shown.items(), strict=True):
     axis.imshow(values.reshape(*x.shape, 3), origin="lower", extent=(0, 80, 0, 60))
-    axis.set_title(f"{title} probabilities (red 3G, green 4G, blue 5G)")
+    axis.set_title(title)
+figure.suptitle("Probabilities: red 3G, green 4G, blue 5G")
 figure.savefig("classes.png")

@@ -43,17 +43,20 @@ def with_sklearn(x, y, new):
     return geogp.Prediction.of_moments(mean, sd**2)
 
 
-figure, axes = plt.subplots(1, 2, figsize=(10, 3.5), layout="constrained")
+models = {"geogp": with_geogp, "GPBoost": with_gpboost, "scikit-learn": with_sklearn}
+figure, axes = plt.subplots(1, 2, figsize=(10, 3), layout="constrained")
 for axis, (name, (x, y)) in zip(axes, tables.items(), strict=True):
-    scores = []
-    for fit in (with_geogp, with_gpboost, with_sklearn):
+    scores, laws = {}, {}
+    for model, fit in models.items():
         start = perf_counter()
-        law = fit(x[:1200], y[:1200], x[1200:])
-        took = perf_counter() - start
-        score = geogp.evaluate(law, y[1200:]).assign(seconds=took, model=fit.__name__[5:])
-        scores.append(score.set_index("model")[["rmse", "crps", "nll", "coverage_95", "seconds"]])
-    table = pd.concat(scores)
-    print(f"{name}\n{table.round(3).to_string()}\n")
-    axis.bar(table.index, table["crps"], width=0.5)
-    axis.set(title=name, ylabel="CRPS (lower is better)")
+        laws[model] = fit(x[:1200], y[:1200], x[1200:])
+        scores[model] = geogp.evaluate(laws[model], y[1200:]).loc["all"]
+        scores[model]["seconds"] = perf_counter() - start
+    names = ["rmse", "crps", "nll", "coverage_95", "seconds"]
+    print(f"{name}\n{pd.DataFrame(scores).loc[names].T.round(3).to_string()}\n")
+    for model in ("GPBoost", "scikit-learn"):
+        more = laws[model].crps(y[1200:]) - laws["geogp"].crps(y[1200:])
+        axis.errorbar(more.mean(), model, xerr=1.96 * more.std() / np.sqrt(len(more)), fmt="o")
+    axis.axvline(0, color="grey")
+    axis.set(title=name, xlabel="CRPS, difference from geogp", ylim=(-0.5, 1.5))
 figure.savefig("comparison.png")

@@ -41,10 +41,11 @@ truth = truth.reshape(grid["median"].shape)
 inside = (grid["lower_95"] <= truth) & (truth <= grid["upper_95"])
 print(f"{float(inside.mean()):.1%} of the true levels are in their 95 % interval")
 
+grid["true"] = grid["median"].copy(data=truth)
 figure, axes = plt.subplots(1, 3, figsize=(13, 3.4), layout="constrained")
-shown = {"true level": grid["median"].copy(data=truth), "median": grid["median"], "sd": grid["sd"]}
-for axis, (title, values) in zip(axes, shown.items(), strict=True):
-    values.plot(ax=axis, cbar_kwargs={"label": "log10 Mbps"})
+scales = {"true": (0.5, 2.1), "median": (0.5, 2.1), "sd": (0, None)}
+for axis, (title, (low, high)) in zip(axes, scales.items(), strict=True):
+    grid[title].plot(ax=axis, vmin=low, vmax=high, cbar_kwargs={"label": "log10 Mbps"})
     axis.plot(tests["lon"][~test], tests["lat"][~test], "k.", markersize=0.5)
     axis.set(title=title, xlabel="longitude", ylabel="latitude")
 figure.savefig("drive-test.png")

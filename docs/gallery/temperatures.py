@@ -1,4 +1,4 @@
-"""Temperatures in space and time: stations, weeks, and the height as a further input.
+"""Temperatures in space and time: stations, weeks, and an effect of the height.
 
 The temperatures are simulated, so that the truth is known: a season, 6.5 degrees less for each km
 of height, a random field in space and time (Matérn 3/2), and noise of 0.5 degrees.
@@ -26,17 +26,18 @@ table["temperature"] = truth + 0.5 * random.standard_normal(len(table))
 
 test = table["station"] >= 85  # fifteen stations that the fit does not know
 train = table[~test]
-model = geogp.FieldGP(
-    x="east", y="north", crs="EPSG:32633", time="date", time_unit="week", covariates=["height"]
-)
-model.fit(train, train["temperature"])
-law = model.predict_distribution(table[test])
-print(geogp.evaluate(law, table["temperature"][test]).round(3).to_string())
-error = np.sqrt(np.mean((law.mean - truth[test]) ** 2))
+slope, _ = np.polyfit(train["height"], train["temperature"], 1)
+model = geogp.FieldGP(x="east", y="north", crs="EPSG:32633", time="date", time_unit="week")
+model.fit(train, train["temperature"] - slope * train["height"])
+law = model.predict_distribution(table[test])  # of the temperature at the height 0
+at_zero = table["temperature"][test] - slope * table["height"][test]
+print(f"{1000 * slope:.1f} degrees for each km of height")
+print(geogp.evaluate(law, at_zero).round(3).to_string())
+error = np.sqrt(np.mean((law.mean + slope * table["height"][test] - truth[test]) ** 2))
 print(f"root mean square error to the true temperature: {error:.2f} degrees")
 
 shown = table["station"] == 85
-low, high = law[shown[test].to_numpy()].interval(0.95)
+low, high = np.array(law[shown[test].to_numpy()].interval(0.95)) + slope * table["height"][85 * 40]
 date = table["date"][shown]
 figure, axis = plt.subplots(figsize=(9, 3.8), layout="constrained")
 axis.fill_between(date, low, high, alpha=0.3, label="95 % interval of a measurement")
