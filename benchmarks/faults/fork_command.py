@@ -25,7 +25,7 @@ import geogp.commands.fetch  # what `geogp fetch` loads when it is called
 import geogp_cli
 from benchmarks.script import forking
 from geogp.maps.scales import paletted_png
-from geogp_cli.main import run
+from geogp_cli.entry import run
 
 MAX_BYTES = 12 << 30
 """Limit of a copy's address space, so that a command cannot use up the machine's memory."""

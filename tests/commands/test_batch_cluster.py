@@ -29,7 +29,8 @@ from geogp.errors import NetworkError, RequestError
 from geogp.geodata.points.point_options import PointOptions
 from geogp.runs.locks import LOCK_FILES
 from geogp.runs.machine import cores_here
-from geogp_cli.main import app, run
+from geogp_cli.entry import run
+from geogp_cli.main import app
 
 
 @pytest.fixture(autouse=True)
