@@ -58,5 +58,6 @@ for axis, (name, (x, y)) in zip(axes, tables.items(), strict=True):
         more = laws[model].crps(y[1200:]) - laws["geogp"].crps(y[1200:])
         axis.errorbar(more.mean(), model, xerr=1.96 * more.std() / np.sqrt(len(more)), fmt="o")
     axis.axvline(0, color="grey")
-    axis.set(title=name, xlabel="CRPS, difference from geogp", ylim=(-0.5, 1.5))
+    axis.set(title=name, xlabel="CRPS, difference from geogp", xlim=(-0.006, 0.006))
+    axis.set(ylim=(-0.5, 1.5), xticks=(-0.005, 0, 0.005))
 figure.savefig("comparison.png")

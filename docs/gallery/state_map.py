@@ -35,6 +35,7 @@ grid = xr.open_dataset(run.path / "grid.nc", engine="h5netcdf")
 figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 shown = {"median_mbps": "median, Mbps", "width_log10": "width of the 95 % interval, log10"}
 for axis, (name, title) in zip(axes, shown.items(), strict=True):
-    grid[name].plot(ax=axis, cbar_kwargs={"label": title})
+    grid[name].plot(ax=axis, robust=True, cbar_kwargs={"label": title})
     axis.set(title="", aspect="equal")
+    axis.axis("off")
 figure.savefig("state-map.png")
