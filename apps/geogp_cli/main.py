@@ -75,7 +75,7 @@ def report(
     made = _scores(remake_report(run, latex=latex))
     if not gpkg:
         return made
-    from geogp.answers.files import write_tiles
+    from geogp.answers.area_files import write_tiles
 
     package = write_tiles(run)
     described = {**made.described, "tiles": str(package)}

@@ -708,10 +708,6 @@ MUTANTS = [
         "answers/page_layers",
         "answers/test_page_layers",
         areas_one_row_too_low=("numbers = _raster(path) - 1", "numbers = _raster(path)"),
-        times_in_the_order_of_files=(
-            "sorted(parts, key=lambda part: part.layer.time)",
-            "parts",
-        ),
     ),
     *_of(
         "files",

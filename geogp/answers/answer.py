@@ -2,7 +2,7 @@
 
 An `Answer` is made from the content of its JSON file, in the file of its question. So a fresh
 answer and a stored one are the same, and each medium needs one function for all answers: the
-terminal (`geogp_cli.questions`), files (`answers.files`), the report and the page
+terminal (`geogp_cli.questions`), files (`answers.area_files`), the report and the page
 (`answers.pages`).
 """
 

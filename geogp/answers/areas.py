@@ -23,7 +23,7 @@ from geogp.answers.answer import (
     with_interval,
     with_rows,
 )
-from geogp.answers.files import write_areas
+from geogp.answers.area_files import write_areas
 from geogp.answers.requests import AreasRequest
 from geogp.answers.tile_areas import TileAreas, tile_areas
 from geogp.answers.tile_weights import tile_weights

@@ -30,8 +30,8 @@ from geogp.answers.answer import (
     with_interval,
     with_rows,
 )
+from geogp.answers.area_files import tile_grid, write_areas
 from geogp.answers.areas import REACH
-from geogp.answers.files import tile_grid, write_areas
 from geogp.answers.requests import ChangeRequest
 from geogp.answers.tile_areas import TileAreas, tile_areas
 from geogp.distributions.quantity import Quantity

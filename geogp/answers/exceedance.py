@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse, special
 
 from geogp.answers.answer import Answer, AnswerKind, Clock, Column, with_interval, with_rows
-from geogp.answers.files import write_json
+from geogp.answers.area_files import write_json
 from geogp.answers.requests import ExceedanceRequest
 from geogp.answers.tile_areas import tile_areas
 from geogp.answers.tile_weights import tile_weights

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from geogp.answers.answer import Answer, AnswerKind, Clock, Column, with_rows
-from geogp.answers.files import write_json
+from geogp.answers.area_files import write_json
 from geogp.answers.requests import NextRequest
 from geogp.choices import one_of
 from geogp.errors import RequestError, named, quoted

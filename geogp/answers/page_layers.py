@@ -41,9 +41,9 @@ _MOST_IN = {8: 250, 16: 65_000, 32: np.inf}
 def page_layers(folder: Path, answers: Sequence[Answer]) -> tuple[list[Layer], list[str]]:
     """Return the layers of answers in a run folder, and sentences about those that are left out.
 
-    Values of the same areas at several times are one layer. Of several changes, only the one
-    between the latest quarters has a layer of tiles. A layer is left out if the page has no room
-    for it, or if a raster of the answer is missing or damaged.
+    Values of the same areas at several times, in the order of the answers, are one layer. Of
+    several changes, only the one between the latest quarters has a layer of tiles. A layer is left
+    out if the page has no room for it, or if a raster of the answer is missing or damaged.
     """
     notes: list[str] = []
     levels: dict[str, list[_Areas]] = {}
@@ -61,7 +61,7 @@ def page_layers(folder: Path, answers: Sequence[Answer]) -> tuple[list[Layer], l
             changes[answer.name] = _joined([part])
         if answer.tiles:
             tiles.setdefault(answer.tiles.quarters[::-1], (answer.name, answer.tiles))
-    made = [_joined(sorted(parts, key=lambda part: part.layer.time)) for parts in levels.values()]
+    made = [_joined(parts) for parts in levels.values()]
     if tiles:
         name, latest = tiles[max(tiles)]
         try:

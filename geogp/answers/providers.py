@@ -14,9 +14,9 @@ import pandas as pd
 from scipy import sparse, special
 
 from geogp.answers.answer import Answer, AnswerKind, Clock, Column, with_interval, with_rows
+from geogp.answers.area_files import write_json
 from geogp.answers.areas import REACH
 from geogp.answers.change import FAR_SHARE, as_percent
-from geogp.answers.files import write_json
 from geogp.answers.requests import AreasRequest
 from geogp.answers.tile_areas import TileAreas, tile_areas
 from geogp.distributions.quantity import Quantity

@@ -215,11 +215,10 @@ def test_shares_and_means_with_weights_stand_beside_those_without(folder, name, 
 def test_other_files_are_named_beside_the_answers(folder, told):
     write(folder, "exceedance_7_mbps")
     (folder / "next_tiles.json").write_text(told, "utf-8")
-    assert [len(one.shown.rows) for one in read_answers(folder)] == [1, 0]
-    texts = pages(folder)
-    for page in (texts["report.html"], texts["report.md"]):
-        assert "This file is not an answer that geogp wrote" in page
-        assert "12.3" in page
+    answer, other = (one.shown for one in read_answers(folder))
+    assert (len(answer.rows), len(other.rows)) == (1, 0)
+    (note,) = other.notes
+    assert note.startswith("This file is not an answer that geogp wrote")
 
 
 @pytest.mark.parametrize("told", ["[]", "{}", "{", '{"by": Infinity}'])
@@ -232,9 +231,15 @@ def test_the_map_names_answers_that_it_cannot_show(folder, told):
     fault, lost = notes
     assert "missing required field `for` in the JSON file" in fault
     assert "2023Q4.tif or far.tif is missing or damaged. Give the command again." in lost
-    page = pages(folder)["map.html"]
-    assert all(note in page for note in notes)
-    assert 'id="geogp-answers">[]</script>' in page
+
+
+def test_the_pages_show_notes_on_other_files(folder):
+    (folder / "areas_x.json").write_text("{}", "utf-8")
+    texts = pages(folder)
+    for name in ("report.html", "report.md"):
+        assert "This file is not an answer that geogp wrote" in texts[name]
+    assert "areas_x is not on this map: the JSON file lacks for" in texts["map.html"]
+    assert 'id="geogp-answers">[]</script>' in texts["map.html"]
 
 
 def test_empty_cells_are_dashes(folder):
