@@ -76,7 +76,7 @@ def test_recorded_steps_give_the_numbers_of_the_cpu(name, world, counts):
     assert min(whole[1 : recorded_steps.WARM_UP + recorded_steps.TIMED]) > 40
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["bll", "class-dnn", "cox", "pp-dkl", "sv-dkl", "sv-t-process"])
 def test_steps_with_four_rows_at_each_input_are_recorded(name, world, counts, caplog):
     """Models of averages then learn from one mean and scatter for each input."""
     expected = _losses(*world(name, repeats=4))

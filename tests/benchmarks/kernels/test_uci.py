@@ -177,7 +177,6 @@ def test_the_table_is_made_from_the_figures(tmp_path):
         "| `dbk-silu` | 0.01, 0.1 | 400 | 3 | -2.500 ± 0.500 | -2.967 |  | 0.2000 | 0.0144 |"
         in text
     )
-    assert text.splitlines()[2] == "3 seeds for each model; the paper has 5."
     # Differences -1, -1.5, -1.4: mean -1.3, deviation 0.2646, standard error 0.1528.
     assert "| pol | `dbk-silu` | `vbll` | -1.300 ± 0.153 |" in text
 
@@ -198,15 +197,12 @@ def test_the_table_says_whether_weights_were_searched(tmp_path):
     assert "| pol | `dbk-silu` | 0.1 | 1 | -2.000 |" in text
     assert "They are given, not searched, for `dbk-rbf` on pol." in text
     assert "| `dbk-rbf` | 0.01, 0.1 | 400 | 1 | -1.000 | -2.981 | -1.500 | 0.2000 |" in text
-    assert "evidence lower bound" not in text
 
 
 def test_the_sensitivity_is_drawn_from_every_pair(table, tmp_path):
     made = tmp_path / "made"
     options = ("--data", table, "--seeds", "1", "--out", tmp_path / "out", "--table", made)
     told("kernels.sensitivity", *options, *SHORT[:-2], "--epochs", "1")
-    text = (made / "sensitivity-waves-1.md").read_text()
-    assert text.splitlines()[2].startswith("1 seeds and 1 epochs; the paper has 10 seeds")
     found = json.loads((made / "sensitivity-waves-1.json").read_text())
     pairs = {(line["alpha"], line["beta"]) for line in found["dbk-silu"]}
     assert pairs == {(a, b) for a in (0, 0.01, 0.1, 1) for b in (0, 0.01, 0.1, 1)}

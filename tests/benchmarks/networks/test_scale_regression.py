@@ -77,8 +77,6 @@ def test_a_tiny_study_is_kept_and_makes_the_table(bench, tmp_path, monkeypatch):
     process = next(one for one in held if one["model"] == "t-process")
     assert 1 < process["rmse"] < 4
     assert process["evidence_gain"] > 0
-    text = (tmp_path / "made" / "table.md").read_text()
-    assert "Seeds: yacht 2." in text
     stamps = {p: p.stat().st_mtime_ns for p in (tmp_path / "out").rglob("*.json")}
     told(BENCH, *options)
     assert stamps == {p: p.stat().st_mtime_ns for p in (tmp_path / "out").rglob("*.json")}

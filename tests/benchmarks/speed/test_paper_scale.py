@@ -48,14 +48,6 @@ def test_both_recipes_are_measured_on_the_same_rows(found):
         assert one["validation_nll"] <= min(score for _, score in one["trace"])
 
 
-def test_the_table_has_both(found):
-    lines = (found / "table.md").read_text().splitlines()
-    assert [line.split("|")[1].strip() for line in lines if line.startswith("|")][2:] == [
-        "ours",
-        "plain",
-    ]
-
-
 @pytest.mark.real
 def test_rows_are_simulated_inside_the_state(real_data, tmp_path):
     path = tmp_path / "rows.npz"

@@ -21,25 +21,10 @@ def test_the_shortest_that_scores_no_worse(goal, epochs):
     assert (None if found is None else found["epochs"]) == epochs
 
 
-def test_the_table_says_how_much_sooner_or_never():
+def test_a_peer_is_compared_with_the_first_as_good_or_with_none():
     peers = [_fit("lightgbm", None, 60.0, 0.45), _fit("gpytorch-svgp", None, 300.0, 0.2)]
     lines = bench.compared({"field": OURS}, peers)
     assert [line["seconds_over_ours"] for line in lines] == [1.5, None]
-    run = {"seconds": 61.5, "run": {"fit": 40.0}, "log_score": 0.4, "command": "geogp map PR"}
-    found = {
-        "asked": {"region": "PR", "quarters": "2023Q1", "seeds": 1, "preset": "quick"},
-        "machine": {"threads": 2, "torch": "2", "date": "2026-01-01"},
-        "peers": peers,
-        "ours": {"field": OURS},
-        "compared": lines,
-        "map": run,
-    }
-    told = bench.page(found)
-    assert "| `lightgbm` | `field` | 4 | 40.0 | 1.50 |" in told
-    assert "| `gpytorch-svgp` | `field` | never |  |  |" in told
-    assert "preset `quick`, 128." in told
-    assert "took 61.5 s from start to end: fit 40.0 s, and" in told
-    assert "| `lightgbm` |  | 60.0 | 0.4500 |" in told
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path, monkeypatch, capsys):

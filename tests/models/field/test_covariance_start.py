@@ -187,13 +187,25 @@ def _gneiting(east, north, t):
     return np.exp(-np.hypot(east, north) / 4.0 / psi**0.4) / psi
 
 
-def test_a_process_in_space_and_time_is_found():
-    model = _drawn(70, 14, _gneiting, 0.0, (15.0, 15.0, 7.0))
+def _in_time(unit: float) -> FittedField:
+    """Return a model that has started from a process in space and time, with a unit of time."""
+    model = _drawn(
+        70, 14, lambda east, north, t: _gneiting(east, north, t / unit), 0.0, (15, 15, 7 * unit)
+    )
     start_covariance(model.parameters, model.rows, 0)
-    assert not model.parameters.tiles.form.separable
+    return model
+
+
+@pytest.fixture(scope="module")
+def in_time() -> FittedField:
+    return _in_time(1.0)
+
+
+def test_a_process_in_space_and_time_is_found(in_time):
+    assert not in_time.parameters.tiles.form.separable
     away = [[2.0, 0, 0], [0, 4.0, 0], [0, 0, 1.0], [0, 0, 3.0], [3.0, 0, 2.0]]
     expected = [_gneiting(*place) for place in away]
-    np.testing.assert_allclose(_correlation(model, away), expected, atol=0.12)
+    np.testing.assert_allclose(_correlation(in_time, away), expected, atol=0.12)
 
 
 def test_any_smoothness_is_found_in_space_and_time():
@@ -226,21 +238,11 @@ def test_an_earlier_form_is_forgotten(precise):
 
 
 @pytest.mark.parametrize("scale", [1e-7, 1e6])
-def test_the_unit_of_time_changes_nothing(scale, short_search):
-    found = []
-    for unit in (1.0, scale):
-        model = _drawn(
-            60,
-            10,
-            lambda east, north, t, unit=unit: _gneiting(east, north, t / unit),
-            0.0,
-            (15.0, 15.0, 10.0 * unit),
-        )
-        start_covariance(model.parameters, model.rows, 0)
-        found.append((model.parameters.tiles.form.stretch, _memory(model) / unit))
-    (stretch, memory), (other, other_memory) = found
-    torch.testing.assert_close(other, stretch, rtol=0.05, atol=0.02)
-    assert other_memory == pytest.approx(memory, rel=0.2)
+def test_the_unit_of_time_changes_nothing(scale, in_time):
+    other = _in_time(scale)
+    stretch, expected = (each.parameters.tiles.form.stretch for each in (other, in_time))
+    torch.testing.assert_close(stretch, expected, rtol=0.05, atol=0.02)
+    assert _memory(other) == pytest.approx(_memory(in_time) * scale, rel=0.2)
 
 
 def test_if_no_covariance_factorises_the_usual_values_stay(monkeypatch):

@@ -441,14 +441,6 @@ def test_another_fit_knows_no_drift_and_no_law(world):
     assert len(again.rows.earlier) == len(again.rows.sites) < len(model.rows.sites)
 
 
-@pytest.mark.trial
-def test_the_joint_posterior_survives_saving(recovered, tmp_path):
-    model, _, _ = recovered
-    save_model(model, tmp_path / "m.safetensors")
-    same, _ = load_model(tmp_path / "m.safetensors")
-    np.testing.assert_array_equal(same.rows.earlier, model.rows.earlier)
-
-
 def test_a_crowded_place_is_cut_into_blocks():
     place = np.repeat([[0.0, 0.0], [1.0, 1.0]], [150, 1], axis=0)
     sites = Sites.of(place)
@@ -546,6 +538,8 @@ class TestRecovery:
         model, truth, test = recovered
         save_model(model, tmp_path / "m.safetensors")
         same, _ = load_model(tmp_path / "m.safetensors")
+        np.testing.assert_array_equal(same.rows.earlier, model.rows.earlier)
+        assert same.errors.networks_share == model.errors.networks_share > 0
         asked = truth["x"][test], truth["tests"][test]
         first, second = model.predict(*asked), same.predict(*asked)
         for part in ("mean", "function_variance", "tile_variance", "noise_variance"):

@@ -346,15 +346,6 @@ def test_networks_for_other_counts_are_computed(field, known):
     np.testing.assert_allclose(found.sd, expected.sd, rtol=1e-12)
 
 
-def test_save_and_load(field, tmp_path):
-    path = tmp_path / "m.safetensors"
-    save_model(field, path)
-    same, _ = load_model(path)
-    x = _world(100, seed=3).x
-    np.testing.assert_array_equal(same.predict(x).mean, field.predict(x).mean)
-    np.testing.assert_array_equal(same.predict(x).sd, field.predict(x).sd)
-
-
 def test_a_file_without_networks_predicts_without_them(field, tmp_path):
     path = tmp_path / "m.safetensors"
     save_model(field, path)
