@@ -176,13 +176,14 @@ def _write_pages(
         links = [(one.mark, one.title) for one in shown]
         page = read_text(folder / PAGE_FILE, _MOST_BYTES)
         again = with_answers(page, PageAnswers(links, notes, layers))
-        if again is not None:
+        if again is not None and again != page:
             texts[PAGE_FILE] = again
-        elif listener is not None:
+        elif again is None and listener is not None:
             listener.warn(
                 f"{folder / PAGE_FILE} was written by another version of geogp, so it does not "
                 "show this answer; the report does. To see it on the map, make the map again."
             )
-    for name in names & texts.keys():
+    written = names & texts.keys()
+    for name in written:
         write_text(folder / name, texts[name])
-    return record_files(folder / RUN_FILE, run, names)
+    return record_files(folder / RUN_FILE, run, written)

@@ -46,13 +46,13 @@ def describe_points(request: PointsRequest, listener: ProgressListener) -> dict[
 
     Warnings go to the listener.
     """
-    listener = RunListener()
-    inputs = read_inputs(request.map, listener)
-    plan_map(request.map, inputs, pick_device(request.map.device), listener)
-    make_splits(request.map, inputs, listener)
+    heard = RunListener()
+    inputs = read_inputs(request.map, heard)
+    plan_map(request.map, inputs, pick_device(request.map.device), heard)
+    make_splits(request.map, inputs, heard)
     found, seen = inputs.points, inputs.observations
     assert found is not None, "the request has a file of tests"
-    warnings = [*listener.warnings, *_mistaken(found)]
+    warnings = [*heard.warnings, *_mistaken(found)]
     for text in warnings:
         listener.warn(text)
     quarters, rows = np.unique(seen.quarter, return_index=True)

@@ -85,9 +85,11 @@ def input_paths(settings: Mapping[str, Any]) -> list[Path]:
     """Return the existing files and folders that a run reads, from its settings in run.json."""
     groups = upgraded({"settings": settings})["settings"] if "where" not in settings else settings
     values = [groups[group].get(name) for group in GROUPS for name in PLACES]
-    texts = [one for value in values for one in (value if isinstance(value, list) else [value])]
-    found = (existing_path(text) for text in texts if isinstance(text, str))
-    return [path for path in found if path is not None]
+    texts = [
+        text for value in values for text in (value if isinstance(value, list | tuple) else [value])
+    ]
+    paths = (existing_path(text) for text in texts if isinstance(text, str))
+    return [path for path in paths if path is not None]
 
 
 def flat_settings(run: RunIdentity) -> dict[str, str | int | float]:

@@ -238,7 +238,7 @@ def test_the_pages_show_notes_on_other_files(folder):
     texts = pages(folder)
     for name in ("report.html", "report.md"):
         assert "This file is not an answer that geogp wrote" in texts[name]
-    assert "areas_x is not on this map: the JSON file lacks for" in texts["map.html"]
+    assert "areas_x is not on this map: Object missing required field" in texts["map.html"]
     assert 'id="geogp-answers">[]</script>' in texts["map.html"]
 
 

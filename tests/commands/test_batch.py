@@ -535,7 +535,7 @@ def test_a_fresh_run_is_begun_over_once(tmp_path, monkeypatch):
             folder.complete(lambda _: made_up_run(call=call or UNSET))
         return SimpleNamespace(already_there=False)
 
-    monkeypatch.setattr(batch_work, "run_map", run_map)
+    monkeypatch.setattr(batch_work, "make_shown_map", run_map)
     run = run_of(MapSettings("PR"))
 
     def attempt(fault, call):

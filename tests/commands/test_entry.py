@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import geogp_cli.entry
 import geogp_cli.main
 from geogp import __version__
 from geogp.commands import fault_logs
@@ -170,10 +171,10 @@ def test_an_interrupt_is_told_even_where_it_became_another_error(ends_by, cache,
 def test_an_interrupt_of_an_import_is_told(monkeypatch, geogp):
     class Interrupting:
         def find_spec(self, name, *_):
-            if name == "geogp_cli.entry":
+            if name == "geogp_cli.main":
                 raise KeyboardInterrupt
 
-    monkeypatch.delitem(sys.modules, "geogp_cli.entry")
+    monkeypatch.delitem(sys.modules, "geogp_cli.main")
     monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
     assert geogp("--version") == (130, "", "error: interrupted.\n")
 
@@ -275,6 +276,6 @@ def test_the_output_may_be_any_stream_of_text(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["geogp", "models"])
     told = io.StringIO()
     with contextlib.redirect_stdout(told), pytest.raises(SystemExit) as ended:
-        geogp_cli.main.run()
+        geogp_cli.entry.run()
     assert not ended.value.code
     assert "dbk-rbf" in told.getvalue().split()

@@ -10,9 +10,9 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
-from dataclasses import fields
 
 import pytest
+from run_worlds import made_up_run
 
 from geogp.answers.at import answer_at
 from geogp.answers.make import make_answer, make_answers
@@ -27,10 +27,9 @@ from geogp.answers.requests import (
 )
 from geogp.commands.paper_figures import make_figures
 from geogp.errors import DataError, OutputError, RequestError
-from geogp.evaluation.scores import Scores
 from geogp.files import read_json
 from geogp.records.map_settings import MapSettings
-from geogp.records.record_reading import record_of
+from geogp.records.record_reading import record_of, run_text
 from geogp.runs.file_records import damaged_files
 from geogp.runs.locks import LOCK_FILE, NOTE_FILE, is_vacant, lock_folder
 from geogp.runs.pipeline.run_map import run_map
@@ -100,11 +99,7 @@ def run(tmp_path):
     """A run of which only so much is there that it counts as finished."""
     folder = tmp_path / "run"
     folder.mkdir()
-    none = dict.fromkeys(field.name for field in fields(Scores)) | {"n": 0}
-    held = {"region": "PR", "service": "mobile", "target": "download", "model": "field"}
-    held |= {"preset": "quick", "files": []}
-    held["metrics"] = {"random": dict.fromkeys(("all", "urban", "rural"), none)}
-    (folder / "run.json").write_text(json.dumps(held))
+    (folder / "run.json").write_text(run_text(made_up_run(files=[])))
     (folder / "test_predictions.parquet").touch()
     return folder
 
@@ -242,7 +237,7 @@ def test_a_worker_of_a_batch_waits_for_who_holds_the_folder(tmp_path, monkeypatc
         begun.set()
         raise DataError("stopped here")
 
-    monkeypatch.setattr(batch_work, "make_map", stop)
+    monkeypatch.setattr(batch_work, "make_shown_map", stop)
     order = batch_work.WorkOrder(run_of(MapSettings("PR")), tmp_path)
 
     def make():
