@@ -80,6 +80,14 @@ def _run_of(predictions: pd.DataFrame) -> dict[str, Any]:
 
 
 @pytest.fixture
+def no_drawings(monkeypatch) -> None:
+    """Leave the figures of reports empty: other tests look at them."""
+    monkeypatch.setattr(
+        "geogp.reports.report_figures.drawn", lambda *_: "data:image/svg+xml;base64,"
+    )
+
+
+@pytest.fixture
 def predictions_of():
     """Return the maker of predictions."""
     return _predictions_of

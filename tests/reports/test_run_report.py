@@ -84,6 +84,7 @@ def test_headline_says_whether_the_intervals_hold(predictions_of, run_of, urban,
     assert "2,000 rows" in report.findings[0]
 
 
+@pytest.mark.usefixtures("no_drawings")
 @pytest.mark.parametrize(
     ("facts", "side", "km"),
     [
@@ -116,6 +117,7 @@ def test_few_rows_are_not_a_proof(predictions_of, run_of):
     assert told["In the country"].startswith("0.0 % of 1 measurement. Too few rows to say.")
 
 
+@pytest.mark.usefixtures("no_drawings")
 def test_only_random_is_said_aloud(both, run_of):
     rows = both[both["split"] == "random"]
     run = run_of(rows)
@@ -129,6 +131,7 @@ def test_only_random_is_said_aloud(both, run_of):
     assert any("independent" in statement for statement in full.statements)
 
 
+@pytest.mark.usefixtures("no_drawings")
 def test_regions_without_urban_areas(predictions_of, run_of):
     rows = predictions_of("blocks", stratum=["unknown"] * 300)
     run = run_of(rows)
@@ -173,6 +176,7 @@ def test_page_needs_nothing_else(both, run_of):
     assert [tag for tag, _ in page.tags].count("h1") == 1
 
 
+@pytest.mark.usefixtures("no_drawings")
 def test_page_says_what_the_run_was(both, run_of):
     run = run_of(both)
     page = Page(report_html(build_report(as_record(run), both), both))
@@ -197,6 +201,7 @@ def test_page_says_what_the_run_was(both, run_of):
     assert f"| RMSE | {urban['rmse']:.3f} |" in markdown
 
 
+@pytest.mark.usefixtures("no_drawings")
 @pytest.mark.parametrize("place", ["region", "warnings", "settings", "inputs", "attribution"])
 def test_text_from_outside_is_escaped(both, run_of, place):
     bad = "<img src=x onerror=alert(1)>|`*"
@@ -213,6 +218,7 @@ def test_text_from_outside_is_escaped(both, run_of, place):
     assert r"&lt;img src=x onerror=alert(1)&gt;\|\`\*" in markdown
 
 
+@pytest.mark.usefixtures("no_drawings")
 def test_quarters_that_were_not_reached_are_told_where_there_are_some(both, run_of):
     run = run_of(both)
     for unreached in ([], ["2019Q4", "2020Q1"]):
@@ -222,6 +228,7 @@ def test_quarters_that_were_not_reached_are_told_where_there_are_some(both, run_
         assert ("| quarters not reached | 2019Q4" in report_markdown(report)) == bool(unreached)
 
 
+@pytest.mark.usefixtures("no_drawings")
 def test_rows_left_out_are_counted_where_there_are_some(both, run_of):
     told = {"file": "a_tiles.parquet", "quarter": "2020Q1", "rows": 2, "first": []}
     for left_out in ([], [told, told | {"rows": 3}]):
@@ -232,6 +239,7 @@ def test_rows_left_out_are_counted_where_there_are_some(both, run_of):
         assert (f"{words} | 5 |" in report_markdown(report)) == bool(left_out)
 
 
+@pytest.mark.usefixtures("no_drawings")
 def test_sparse_run_files_are_read(both, run_of):
     """Only what every run.json holds is needed."""
     run = run_of(both)
@@ -298,6 +306,7 @@ def reliance_of(rows, run):
     return build_report(as_record(run), rows).reliance
 
 
+@pytest.mark.usefixtures("no_drawings")
 def test_reliance_comes_first_and_says_where_not_to_rely(predictions_of, run_of):
     rows = pd.concat(
         [

@@ -152,6 +152,7 @@ def test_a_region_and_strata_of_the_user(drive, tmp_path):
         columns=("time=when",),
         units="Mbps",
         strata=str(tmp_path / "town.gpkg"),
+        model="dbk-silu",
         preset="quick",
         epochs=1,
         zoom=14,

@@ -109,7 +109,7 @@ def _coverage(pit: np.ndarray) -> np.ndarray:
 
 
 def test_a_fit_finds_the_law_again():
-    seen = _drawn(BY_BOTH, 120_000)
+    seen = _drawn(BY_BOTH, 80_000)
     found = fit_law(seen)
     np.testing.assert_allclose(found.ranges, _ranges(seen.covariates), rtol=1e-12)
     np.testing.assert_allclose(found.coefficients, BY_BOTH, atol=0.025)
@@ -193,7 +193,7 @@ def test_networks_leave_linear_parameters_nearly_as_they_are():
 
 
 def test_each_half_by_a_covariate_is_calibrated_as_it_is_not_without_it():
-    both, seen = fit_law(_drawn(BY_BOTH, 20_000, 1)), _drawn(BY_BOTH, 50_000, 2)
+    both, seen = fit_law(_drawn(BY_BOTH, 20_000, 1)), _drawn(BY_BOTH, 20_000, 2)
     without = replace(seen, covariates=seen.covariates[:, :1])
     alone = fit_law(without)
     for half in (seen.covariates[:, 1] < 50, seen.covariates[:, 1] >= 50):
@@ -202,7 +202,7 @@ def test_each_half_by_a_covariate_is_calibrated_as_it_is_not_without_it():
 
 
 def test_a_covariate_without_effect_gets_almost_none():
-    seen = _drawn(BY_FIRST, 50_000)
+    seen = _drawn(BY_FIRST, 25_000)
     found = fit_law(seen)
     assert np.abs(found.coefficients[:, [2, 4]]).max() < 0.02
     alone = fit_law(replace(seen, covariates=seen.covariates[:, :1]))
@@ -330,8 +330,8 @@ def test_light_tails_need_many_errors():
 
 
 def test_tails_heavier_than_the_bound_keep_their_coverage():
-    values = stats.t(3).rvs(50_000, random_state=0)
-    seen = Errors(values, np.zeros((50_000, 1)), np.ones(50_000, np.bool_))
+    values = stats.t(3).rvs(20_000, random_state=0)
+    seen = Errors(values, np.zeros((20_000, 1)), np.ones(20_000, np.bool_))
     np.testing.assert_allclose(_coverage(_pit(fit_law(seen), seen)), NOMINAL, atol=0.03)
 
 
