@@ -72,7 +72,8 @@ def report(
     """Write the report of a finished run again."""
     from geogp.answers.pages import remake_report
 
-    made = _scores(remake_report(run, latex=latex))
+    with console.working() as listener:
+        made = _scores(remake_report(run, latex=latex, listener=listener))
     if not gpkg:
         return made
     from geogp.answers.area_files import write_tiles

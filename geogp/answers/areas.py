@@ -108,7 +108,7 @@ def area_levels(opened: Reopened, asked: AreasRequest) -> AreaLevels:
         "unit": quantity.unit,
         "mean": "geometric: of log10, over tiles",
         "function_sd": median_sds(level),
-        "warnings": opened.listener.warnings,
+        "warnings": list(opened.listener.warnings),
     }
     return AreaLevels(areas.table(opened).assign(**columns), areas, kind, described)
 

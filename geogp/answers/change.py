@@ -168,7 +168,7 @@ def level_changes(opened: Reopened, asked: ChangeRequest) -> LevelChanges:
         "rose": int((called & (rose > 0.5)).sum()),
         "fell": int((called & (rose <= 0.5)).sum()),
         "wrong_share_limit": WRONG_SHARE,
-        "warnings": opened.listener.warnings,
+        "warnings": list(opened.listener.warnings),
     }
     return LevelChanges(table.assign(**columns), areas, changes, described)
 

@@ -194,7 +194,7 @@ def answer_exceedance(
         "weights": request.weights,
         "level": LEVEL,
         "notes": list(NOTES),
-        "warnings": opened.listener.warnings,
+        "warnings": list(opened.listener.warnings),
         **clock(),
     }
     return tuple(_written(opened, excursion, facts) for excursion in found)

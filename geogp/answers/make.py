@@ -84,6 +84,12 @@ def with_data(
     counts: bool = False,
 ) -> Reopened:
     """Read the run's data again, and return the run with these data; see `Run.reopen`."""
+    check_level(run, counts=counts)
+    return reopen(run, tests=tests, devices=devices, at=at)
+
+
+def check_level(run: StoredRun, *, counts: bool) -> None:
+    """Raise RequestError if the target is a class, or a number of tests without `counts`."""
     kind = find_model(run.record.model).kind
     if kind == CLASS or (kind == COUNT and not counts):
         what = "the number of tests" if kind == COUNT else f"a class ({run.record.target})"
@@ -91,7 +97,6 @@ def with_data(
             f"the target of {run.path} is {what}, which has no level. Run geogp map with another "
             "--target."
         )
-    return reopen(run, tests=tests, devices=devices, at=at)
 
 
 def sample_of(request: RunRequest) -> dict[str, Any]:

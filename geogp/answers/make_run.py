@@ -111,4 +111,4 @@ def make_map(call: MapCall) -> Run:
         The results could not be written.
     """
     made = make_shown_map(call, call.listener)
-    return open_run(made.path, device=call.device)
+    return open_run(made.path, device=call.device, listener=call.listener)

@@ -95,7 +95,7 @@ def next_tiles(opened: Reopened, asked: NextRequest) -> NextTiles:
         "removed_by_widest": float(widest_tiles().gains.sum()) / total,
         "unit": "variance of the level in log10, summed over the chosen area",
         "evaluated": chosen.evaluated,
-        "warnings": opened.listener.warnings,
+        "warnings": list(opened.listener.warnings),
     }
     squares = _squares(opened.tiles, chosen.tiles)
     return NextTiles(table, squares, covariance.variance, described)

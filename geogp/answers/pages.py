@@ -126,36 +126,37 @@ def show_answers(path: Path, listener: ProgressListener | None = None) -> RunRec
     return _write_pages(path, run, names, listener)
 
 
-def remake_report(path: Path, *, latex: bool = False) -> RunResult:
+def remake_report(
+    path: Path, *, latex: bool = False, listener: ProgressListener | None = None
+) -> RunResult:
     """Write the report of a finished run again; with `latex`, also report.tex for a paper.
 
-    Raises RequestError if the folder is not a finished run or is locked, DataError if a file is
-    damaged, and OutputError if the report cannot be written.
+    The listener is warned of a page of another version. Raises RequestError if the folder is not a
+    finished run or is locked, DataError if a file is damaged, and OutputError if the report cannot
+    be written.
     """
     with locked_run(path) as run:
         names = {*REPORT_FILES, "report.tex"} if latex else {*REPORT_FILES}
         if PAGE_FILE not in damaged_files(path, run):
             names.add(PAGE_FILE)
-        return RunResult(path, _write_pages(path, run, names))
+        return RunResult(path, _write_pages(path, run, names, listener))
 
 
 def make_shown_map(
-    settings: MapSettings, listener: ProgressListener | None = None, *, call: str | None = None
+    settings: MapSettings,
+    listener: ProgressListener | None = None,
+    *,
+    call: str | None = None,
+    wait: bool = False,
 ) -> RunResult:
-    """Return the result of `run_map`, with the answers of its folder in its pages."""
-    result = run_map(settings, listener, call=call)
-    with locked_run(result.path):
-        return shown_again(result)
+    """Return the result of `run_map`, with the answers that its folder kept in its pages."""
 
+    def show(result: RunResult) -> RunResult:
+        if result.already_there or not read_answers(result.path):
+            return result
+        return RunResult(result.path, show_answers(result.path, listener))
 
-def shown_again(result: RunResult) -> RunResult:
-    """Return a made run; a run that was made again shows the answers that its folder kept.
-
-    The folder must be locked.
-    """
-    if result.already_there or not read_answers(result.path):
-        return result
-    return RunResult(result.path, show_answers(result.path))
+    return run_map(settings, listener, call=call, wait=wait, finish=show)
 
 
 def _write_pages(

@@ -83,7 +83,7 @@ def provider_levels(opened: Reopened, asked: AreasRequest) -> ProviderLevels:
         "providers": list(providers),
         "unit": quantity.unit,
         "mean": "geometric: of log10, over tiles",
-        "warnings": opened.listener.warnings,
+        "warnings": list(opened.listener.warnings),
     }
     return ProviderLevels(pd.concat(parts, ignore_index=True), areas, described)
 

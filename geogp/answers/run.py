@@ -1,7 +1,7 @@
 """A finished run, with methods that answer questions about the map."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -14,7 +14,7 @@ from geogp.answers.areas import area_levels
 from geogp.answers.at import place_answers
 from geogp.answers.change import level_changes
 from geogp.answers.exceedance import threshold_shares
-from geogp.answers.make import sample_of, with_data
+from geogp.answers.make import check_level, sample_of
 from geogp.answers.next import next_tiles
 from geogp.answers.providers import provider_levels
 from geogp.answers.requests import (
@@ -31,7 +31,7 @@ from geogp.geodata.places.area_kinds import BY_COUNTY
 from geogp.models.options import CANDIDATES
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.progress import ProgressListener
-from geogp.runs.reopen import Reopened
+from geogp.runs.reopen import Reopened, reopen
 from geogp.runs.run_places import PLACES_IN_RUN, RunPlaces
 from geogp.runs.stored_run import StoredRun
 
@@ -74,12 +74,11 @@ class Run(StoredRun):
         DataError
             A file is damaged, contradicts another file, or has changed since the run was made.
         """
-        asked = tests, devices, at
-        if asked not in self._opened:
-            self._opened[asked] = with_data(
-                self, tests=tests, devices=devices, at=at, counts=counts
-            )
-        return self._opened[asked]
+        check_level(self, counts=counts)
+        sample = tests, devices, at
+        if sample not in self._opened:
+            self._opened[sample] = reopen(self, tests=tests, devices=devices, at=at)
+        return self._opened[sample]
 
     def areas(
         self,
@@ -250,7 +249,9 @@ class Run(StoredRun):
     def _answer(self, answer: Callable[[Reopened, Asked], Found], request: Asked) -> Found:
         """Return the answer to a request about the run with its data read again."""
         with arithmetic(precision=self.record.precision):
-            return answer(self.reopen(**sample_of(request)), request)
+            opened = self.reopen(**sample_of(request))
+            # Warnings of one answer are not those of the next.
+            return answer(replace(opened, listener=opened.listener.copy()), request)
 
 
 @checked_arguments

@@ -131,7 +131,12 @@ class RunListener(ProgressListener):
         self.warnings: list[str] = []
         self.seconds = dict.fromkeys(("read", "fit", "predict", "write"), 0.0)
         self.clock = PhaseClock()
-        self.outer.phases(self.clock)
+
+    def copy(self) -> "RunListener":
+        """Return a listener that has heard the same, and keeps what follows apart."""
+        other = RunListener(self.outer)
+        other.warnings = list(self.warnings)
+        return other
 
     def begin(self, phase: str, text: str) -> None:
         """Begin a part of a phase and a stage."""

@@ -225,6 +225,8 @@ def reopen(run: StoredRun, *, tests: int | None, devices: int | None, at: str | 
         device=run.device,
         out=path,
     )
+    if not (request.region_file or request.strata or request.points):
+        request = replace(request, crs=None)  # which was that of the user's layers alone
     device, listener = pick_device(run.device), RunListener(run.listener)
     inputs = read_inputs(request, listener)
     # The version of geogp that made the run may define the preset differently.

@@ -311,9 +311,9 @@ def locked_run(path: Path) -> Iterator[RunRecord]:
 
     Raises the errors of `read_run_record` and `lock_folder`.
     """
-    _, record = read_run_record(path)  # checked first: a folder without a run gets no lock file
+    read_run_record(path)  # checked first: a folder without a run gets no lock file
     with lock_folder(path):
-        yield record
+        yield read_run_record(path)[1]  # another process may have changed it meanwhile
 
 
 def run_folder_of(path: Path) -> Path | None:

@@ -8,8 +8,17 @@ import pytest
 from PIL import Image
 from run_worlds import Heard
 
-from geogp.answers.pages import layers_of, read_answers, remake_report, show_answers
+from geogp.answers.make import make_answer
+from geogp.answers.pages import (
+    layers_of,
+    make_shown_map,
+    read_answers,
+    remake_report,
+    show_answers,
+)
+from geogp.answers.requests import AreasRequest
 from geogp.errors import DataError
+from geogp.maps.page.interactive_page import PageAnswers, with_answers
 from geogp.reports.words import MISSING
 from geogp.runs.file_records import damaged_files, record_files
 from geogp.runs.run_folder import read_run_record
@@ -254,3 +263,28 @@ def test_damaged_pictures_are_refused(folder):
     (folder / "next_tiles.png").write_text("no picture", "utf-8")
     with pytest.raises(DataError, match=r"next_tiles\.png cannot be read as a picture"):
         show_answers(folder)
+
+
+def test_a_map_that_is_drawn_again_shows_the_answers_that_were_kept(small, tmp_path):
+    request = small.request(tmp_path / "run", split="random")
+    run = make_shown_map(request).path
+    make_answer(AreasRequest(run, by="stratum", draws=200))
+    (run / "map.html").unlink()
+    made = make_shown_map(request)
+    assert not made.already_there
+    assert "areas_stratum" in (run / "map.html").read_text("utf-8")
+    assert "areas_stratum" in (run / "report.html").read_text("utf-8")
+    assert damaged_files(run, made.record) == []
+    assert made.record.seconds["write"] > 0
+
+
+@pytest.mark.parametrize(
+    ("now", "older"),
+    [('"base_map":', '"streets":'), ('id="geogp-data">{', 'id="geogp-data">(')],
+    ids=["without a key", "no JSON"],
+)
+def test_a_page_with_data_of_another_version_stays(folder, now, older):
+    page = (folder / "map.html").read_text("utf-8")
+    assert page.count(now) == 1
+    assert with_answers(page, PageAnswers()) is not None
+    assert with_answers(page.replace(now, older), PageAnswers()) is None

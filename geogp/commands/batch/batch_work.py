@@ -60,11 +60,13 @@ def make_run(order: WorkOrder) -> WorkOutcome:
     # In a task of Dask, xarray would use the cluster's locks.
     with dask.config.set(scheduler="synchronous") if dask else nullcontext():
         try:
-            result = make_shown_map(request, listener, call=order.call)
+            result = make_shown_map(request, listener, call=order.call, wait=True)
         except OtherRunError:
             if order.keeps and (folder.path / RUN_FILE).exists():
                 raise
-            result = make_shown_map(replace(request, fresh=True), listener, call=order.call)
+            result = make_shown_map(
+                replace(request, fresh=True), listener, call=order.call, wait=True
+            )
     how, cpu_seconds = "kept" if result.already_there else "made", time.process_time() - start
     return WorkOutcome(how, cpu_seconds, peak_bytes(), _process())
 

@@ -16,7 +16,7 @@ from typing import Any
 import folium
 import numpy as np
 import shapely
-from jinja2 import Environment, StrictUndefined, Template
+from jinja2 import Environment, StrictUndefined, Template, UndefinedError
 from markupsafe import escape
 from shapely.geometry.base import BaseGeometry
 
@@ -104,7 +104,10 @@ def with_answers(page: str, answers: PageAnswers) -> str | None:
     if data is None or len(scripts) != _SCRIPTS:
         return None
     outlines = scripts[1]
-    rendered, policy = _rendered(json.loads(data[1]), data[1], outlines, answers)
+    try:
+        rendered, policy = _rendered(json.loads(data[1]), data[1], outlines, answers)
+    except (ValueError, LookupError, TypeError, UndefinedError):  # the data of another version
+        return None
     return rendered if str(escape(policy)) in page else None
 
 

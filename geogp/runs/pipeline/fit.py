@@ -126,7 +126,7 @@ def fit_splits(
             variance_check=_variance_check(fitter, final, splits, refits=plan.refits),
             areas_check={k: v for k, v in checks.items() if isinstance(v, AreasCheck)} or UNSET,
             areas_unchecked={k: v for k, v in checks.items() if isinstance(v, str)} or UNSET,
-            seconds=listener.seconds,
+            seconds=dict(listener.seconds),
             fit_warnings=listener.warnings[before:],
             threads=note.threads,
             call=note.call,

@@ -1,5 +1,6 @@
 """The way of a run: read, plan, fit, draw, write."""
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,12 +44,18 @@ class RunResult:
 
 
 def run_map(
-    settings: MapSettings, listener: ProgressListener | None = None, *, call: str | None = None
+    settings: MapSettings,
+    outer: ProgressListener | None = None,
+    *,
+    call: str | None = None,
+    wait: bool = False,
+    finish: Callable[[RunResult], RunResult] = lambda result: result,
 ) -> RunResult:
     """Lock the run folder, make one map with its report, and return the finished run.
 
     Finished fits in the folder are not repeated. If the settings of the map are also the same, only
-    missing or changed files are made again. `call` is as in `RunNote`.
+    missing or changed files are made again. `call` is as in `RunNote`. With `wait`, a locked folder
+    is waited for. `finish` is called with the result while the folder is locked.
 
     Raises RequestError if the request cannot be met, the output path is a file, the run folder
     contains another run, or another process has locked the folder. Raises DataError if data are
@@ -59,33 +66,41 @@ def run_map(
     with ExitStack() as stack:
         if settings.out is not None:  # otherwise the region names the folder
             RunFolder(settings.out).check()
-            stack.enter_context(lock_folder(settings.out))
-        device, listener = pick_device(settings.device), RunListener(listener)
+            stack.enter_context(lock_folder(settings.out, wait=wait))
+        device, listener = pick_device(settings.device), RunListener(outer)
+        listener.outer.phases(listener.clock)
         inputs = read_inputs(settings, listener)
         folder = RunFolder(settings.out or Path("runs") / run_name(settings, inputs.region.code))
         folder.check()  # another process may have changed the folder meanwhile
         if settings.out is None:
-            stack.enter_context(lock_folder(folder.path))
+            stack.enter_context(lock_folder(folder.path, wait=wait))
         plan = plan_map(settings, inputs, device, listener)
-        identity = identity_of(inputs, plan)
-        folder.check_inputs(input_paths(to_builtins(identity.settings)))
-        folder.prepare(fresh=settings.fresh)
         with arithmetic(precision=settings.precision):
-            run = None if settings.fresh else folder.finished(identity)
-            lost = [] if run is None else damaged_files(folder.path, run)
-            if run is None or not _keeps_fits(lost, listener):
-                fits = fit_splits(inputs, plan, identity, folder, listener, call=call)
-                return _drawn(folder, inputs, plan, fits, listener)
-            same = run.drawing == identity.drawing
-            if same and not lost:
-                return RunResult(folder.path, run, already_there=True)
-            if same and set(lost) <= set(REPORT_FILES):
-                listener.stage("writing the report again from run.json and the test predictions")
-                return _remade_report(folder.path)
-            listener.stage("drawing the map of the fitted model again")
-            expect(listener.clock, inputs, plan, fits=False)
-            fits = stored_fits(folder.path, run, identity, device, listener)
-            return _drawn(folder, inputs, plan, fits, listener, keep_later=same)
+            return finish(_made(inputs, plan, folder, listener, call))
+
+
+def _made(
+    inputs: Inputs, plan: Plan, folder: RunFolder, listener: RunListener, call: str | None
+) -> RunResult:
+    """Make what is missing of a run in its locked folder, and return the run."""
+    settings, identity = plan.model.settings, identity_of(inputs, plan)
+    folder.check_inputs(input_paths(to_builtins(identity.settings)))
+    folder.prepare(fresh=settings.fresh)
+    run = None if settings.fresh else folder.finished(identity)
+    lost = [] if run is None else damaged_files(folder.path, run)
+    if run is None or not _keeps_fits(lost, listener):
+        fits = fit_splits(inputs, plan, identity, folder, listener, call=call)
+        return _drawn(folder, inputs, plan, fits, listener)
+    same = run.drawing == identity.drawing
+    if same and not lost:
+        return RunResult(folder.path, run, already_there=True)
+    if same and set(lost) <= set(REPORT_FILES):
+        listener.stage("writing the report again from run.json and the test predictions")
+        return _remade_report(folder.path)
+    listener.stage("drawing the map of the fitted model again")
+    expect(listener.clock, inputs, plan, fits=False)
+    fits = stored_fits(folder.path, run, identity, plan.model.device, listener)
+    return _drawn(folder, inputs, plan, fits, listener, keep_later=same)
 
 
 def run_name(settings: MapSettings, region: str) -> str:

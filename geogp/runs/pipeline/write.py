@@ -67,8 +67,9 @@ def write_run(
             sha256 = sha256_of(staged / GRID_FILE)
             run = _record(content, fits, listener, sha256)
             write_report(staged, run, fits.predictions)
-            size = (staged / PAGE_FILE).stat().st_size
-            return replace(run, map=replace(given(run.map, RunMap()), page_bytes=size))
+        size = (staged / PAGE_FILE).stat().st_size
+        drawn = replace(given(run.map, RunMap()), page_bytes=size)
+        return replace(run, map=drawn, seconds=dict(listener.seconds))
 
     run = folder.complete(write, keep_later=keep_later)
     listener.clock.end()
@@ -96,8 +97,8 @@ def _record(content: MapContent, fits: Fits, listener: RunListener, grid_sha256:
         covariates=content.covariates or UNSET,
         providers=[_provider(rows, name) for name in inputs.providers] or UNSET,
         points=UNSET if points is None else _points_record(points),
-        seconds=listener.seconds,
-        warnings=listener.warnings,
+        seconds=dict(listener.seconds),
+        warnings=list(listener.warnings),
         map=replace(content.record, grid_sha256=grid_sha256),
         attribution=ingested.attribution,
     )
