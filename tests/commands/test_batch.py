@@ -518,7 +518,8 @@ def test_a_fresh_run_is_begun_over_once(tmp_path, monkeypatch):
     made = made_up_run()
     identity = RunIdentity(**{one.name: getattr(made, one.name) for one in fields(RunIdentity)})
 
-    def run_map(request, _, *, call):
+    def run_map(request, _, *, call, wait):
+        assert wait  # another worker may have the same run
         if faults[0] == "reading":
             raise NetworkError("down.")
         folder = RunFolder(request.out)

@@ -58,6 +58,7 @@ def test_answers_have_the_precision_of_the_run(single, monkeypatch):
         return real(*args, **given)
 
     monkeypatch.setattr(make, "reopen", reopen)
+    monkeypatch.setattr("geogp.answers.run.reopen", reopen)
     run = open_run(single.out)
     assert len(run.areas(by="stratum"))
     make_answer(AreasRequest(single.out, by="stratum"))
