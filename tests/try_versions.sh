@@ -42,8 +42,11 @@ tests=(
   commands/test_{console,points_command,setting_options}
   distributions/test_class_prediction
   estimators/test_{field_covariates,point_columns,point_times}
-  geodata/test_{archives,bucket,hexagons,point_cases,point_tests,region,remote_tiles,tile_files,vector_files}
-  maps/test_{choropleth,grid,interactive_page,rasters,tile_table}
+  geodata/places/test_{archives,hexagons,region,vector_files}
+  geodata/points/test_{point_cases,point_tests}
+  geodata/store/test_{bucket,remote_tiles}
+  maps/{figures/test_choropleth,page/test_interactive_page}
+  maps/test_{grid,rasters,tile_table}
   reports/test_rendering
   runs/test_{run_record,run_schema,whole_run}
 )
