@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from geogp.maps.frame import Frame
 from geogp.maps.page.packing import unpack
 from geogp.maps.page.page_quantiles import past_quantiles, probabilities, unpack_quantiles
 
@@ -125,7 +124,3 @@ def place_of(frame, row, column, *, down=0.5, across=0.5):
     longitude = (frame["column"] + column + across) / size * 360 - 180
     angle = np.pi * (1 - 2 * (frame["row"] + row + down) / size)
     return float(np.degrees(np.arctan(np.sinh(angle)))), float(longitude)
-
-
-def frame_of(data):
-    return Frame(**data["frame"])
