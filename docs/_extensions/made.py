@@ -54,7 +54,7 @@ def _commands(text: str) -> list[list[str]]:
 
 
 def _run_command(arguments: list[str]) -> None:
-    from geogp_cli.main import run  # noqa: PLC0415
+    from geogp_cli.entry import run  # noqa: PLC0415
 
     if arguments[0] != "geogp":
         raise ValueError(f"expected a geogp command, found {' '.join(arguments)}")
