@@ -8,6 +8,7 @@ import torch
 from geogp.choices import AVERAGE, check_sample
 from geogp.errors import RequestError
 from geogp.evaluation.conformal.repair_methods import BY_STRATA
+from geogp.evaluation.splits.split_names import RANDOM
 from geogp.geodata.places.region import Region
 from geogp.geodata.places.stratum_column import UNKNOWN
 from geogp.geodata.tiles.quarters import quarter_index, quarter_label
@@ -52,7 +53,7 @@ def plan_map(
             f"the map shows {question.at}, but the data end in {quarter_label(quarters[-1])}: the "
             "predicted level stays constant, and the intervals become wider."
         )
-    return Plan(model, question, model.preset.refit or "random" not in settings.splits)
+    return Plan(model, question, model.preset.refit or RANDOM.name not in settings.splits)
 
 
 def question_of(settings: MapSettings, inputs: Inputs) -> Question:
