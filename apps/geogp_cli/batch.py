@@ -11,7 +11,7 @@ from geogp.commands.batch.batch_plan import MAP_SETTINGS, BatchRequest, Executio
 from geogp.errors import RequestError
 from geogp.records.map_settings import MapSettings
 from geogp_cli import console
-from geogp_cli.setting_options import Answer, Command, answering, given, parameters_of
+from geogp_cli.setting_options import Command, CommandResult, answering, given, parameters_of
 
 if TYPE_CHECKING:
     from geogp.commands.batch.batch_table import BatchRow
@@ -39,7 +39,7 @@ def _batch(
             help="Continue the batch in this folder or at this address, with the same settings."
         ),
     ] = None,
-) -> Answer:
+) -> CommandResult:
     """Map many states, services and targets; the same command continues a stopped batch."""
     asked = None
     if resume is not None:
@@ -55,7 +55,7 @@ def _batch(
 
     with console.working() as listener:
         result = make_batch(asked, str(resume or out), execution, listener=listener)
-    return Answer(result.described(), _told(result), result.exit_code)
+    return CommandResult(result.described(), _told(result), result.exit_code)
 
 
 def batch_command() -> Command:
@@ -65,7 +65,7 @@ def batch_command() -> Command:
     asks, maps = parameters_of(BatchRequest), parameters_of(MapSettings, apart, in_panels=False)
     works = parameters_of(Execution)
 
-    def batch(context: typer.Context, **options: Any) -> Answer:
+    def batch(context: typer.Context, **options: Any) -> CommandResult:
         request, shared, execution = (
             given({one.name: options.pop(one.name) for one in kind}) for kind in (asks, maps, works)
         )

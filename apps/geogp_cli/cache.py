@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from geogp_cli import console
-from geogp_cli.setting_options import Answer, answering
+from geogp_cli.setting_options import CommandResult, answering
 
 if TYPE_CHECKING:
     from geogp.geodata.store.cache import Item
@@ -17,7 +17,7 @@ app = typer.Typer(
 
 @app.command(name="list")
 @answering
-def list_command() -> Answer:
+def list_command() -> CommandResult:
     """List the files in the cache, each with source, date and size."""
     from geogp.geodata.store.cache import cache_items
 
@@ -26,24 +26,24 @@ def list_command() -> Answer:
 
 @app.command()
 @answering
-def verify() -> Answer:
+def verify() -> CommandResult:
     """Check the content of every file in the cache. If a file is damaged, the exit code is 3."""
     from geogp.geodata.store.cache import DAMAGED, cache_items
 
     items = cache_items(check=True)
-    answer, damaged = _listed(items), sum(item.state == DAMAGED for item in items)
+    listed, damaged = _listed(items), sum(item.state == DAMAGED for item in items)
     if not damaged:
-        return answer
+        return listed
     advice = (
         f"{damaged} damaged: geogp does not read damaged files, and downloads a file again when "
         "it needs the file."
     )
-    return Answer(answer.described, (*answer.told, advice), exit_code=3)
+    return CommandResult(listed.described, (*listed.told, advice), exit_code=3)
 
 
 @app.command()
 @answering
-def clear() -> Answer:
+def clear() -> CommandResult:
     """Delete the downloaded files; geogp downloads a file again when it needs the file."""
     from geogp.geodata.store.cache import clear_cache
 
@@ -51,10 +51,10 @@ def clear() -> Answer:
     told = [f"deleted {done.files} files, {done.size:,} bytes"]
     if done.busy:
         told.append(f"kept {done.busy} files that another process is downloading")
-    return Answer({"deleted": done.files, "bytes": done.size, "busy": done.busy}, told)
+    return CommandResult({"deleted": done.files, "bytes": done.size, "busy": done.busy}, told)
 
 
-def _listed(items: "list[Item]") -> Answer:
+def _listed(items: "list[Item]") -> CommandResult:
     from geogp.geodata.store.cache import cache_folder
 
     folder, entries = str(cache_folder()), [item.described() for item in items]
@@ -74,4 +74,4 @@ def _listed(items: "list[Item]") -> Answer:
         ),
         left=("kind", "state", "date", "source"),
     )
-    return Answer({"cache": folder, "items": entries}, (table,))
+    return CommandResult({"cache": folder, "items": entries}, (table,))

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from geogp.choices import FORCE_TOLD
 from geogp_cli import console
-from geogp_cli.setting_options import Answer
+from geogp_cli.setting_options import CommandResult
 
 if TYPE_CHECKING:
     from geogp.reports.comparison.comparison import Comparison, SplitComparison
@@ -26,7 +26,7 @@ def compare(
         bool, typer.Option("--latex", help="Also write compare.tex, a table for a paper.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help=FORCE_TOLD)] = False,
-) -> Answer:
+) -> CommandResult:
     """Compare the scores of finished runs on the same test rows, with standard errors."""
     from geogp.commands.compare_runs import compare_runs
 
@@ -44,7 +44,7 @@ def compare(
         *found.notes,
         f"comparison: {out / 'compare.html'}",
     )
-    return Answer({"comparison": str(out), **asdict(found)}, told)
+    return CommandResult({"comparison": str(out), **asdict(found)}, told)
 
 
 def _runs(found: "Comparison") -> Table:

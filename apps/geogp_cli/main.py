@@ -15,7 +15,7 @@ from geogp.runs.progress import ProgressListener
 from geogp_cli import cache, console, questions
 from geogp_cli.batch import batch_command
 from geogp_cli.compare import compare
-from geogp_cli.setting_options import Answer, answering, option_of, takes
+from geogp_cli.setting_options import CommandResult, answering, option_of, takes
 
 if TYPE_CHECKING:
     from geogp.records.run_record import Strata
@@ -36,7 +36,7 @@ Out, Seed, Fresh, Device, Source, Boundaries = (
 
 @app.command(name="map")
 @takes(MapSettings)
-def map_command(request: MapSettings, listener: ProgressListener) -> Answer:
+def map_command(request: MapSettings, listener: ProgressListener) -> CommandResult:
     """Fit a model, draw a map and write a report, all in one run folder."""
     from geogp.answers.pages import make_shown_map
 
@@ -47,7 +47,7 @@ def map_command(request: MapSettings, listener: ProgressListener) -> Answer:
 @answering
 def demo(
     out: Out = Path("runs/demo"), device: Device = "auto", seed: Seed = 0, fresh: Fresh = False
-) -> Answer:
+) -> CommandResult:
     """Map the demo region, in about a minute on two cores."""
     from geogp.commands.demo import demo_request
 
@@ -68,7 +68,7 @@ def report(
     gpkg: Annotated[
         bool, typer.Option("--gpkg", help="Also write tiles.gpkg, the tiles as a GeoPackage.")
     ] = False,
-) -> Answer:
+) -> CommandResult:
     """Write the report of a finished run again."""
     from geogp.answers.pages import remake_report
 
@@ -80,7 +80,7 @@ def report(
 
     package = write_tiles(run)
     described = {**made.described, "tiles": str(package)}
-    return Answer(described, (*made.told, f"tiles:  {package}"))
+    return CommandResult(described, (*made.told, f"tiles:  {package}"))
 
 
 app.command()(answering(compare))
@@ -88,7 +88,7 @@ app.command()(answering(compare))
 
 @app.command()
 @takes(SimulationRequest)
-def simulate(request: SimulationRequest, listener: ProgressListener) -> Answer:
+def simulate(request: SimulationRequest, listener: ProgressListener) -> CommandResult:
     """Simulate tiles in the format of Ookla's files, with known true values."""
     from geogp.commands.simulate import make_simulation
 
@@ -97,12 +97,12 @@ def simulate(request: SimulationRequest, listener: ProgressListener) -> Answer:
     for split, scores in described.get("oracles", {}).items():
         scores_text = ", ".join(f"{name} {score:.3f}" for name, score in scores.items())
         told.append(f"log score on the test rows ({split} split): {scores_text}")
-    return Answer({"simulation": str(request.out), **described}, told)
+    return CommandResult({"simulation": str(request.out), **described}, told)
 
 
 @app.command()
 @answering
-def models() -> Answer:
+def models() -> CommandResult:
     """List the models: of which paper they are, what they predict, and which are recommended."""
     from geogp.models.names import CLASS_MODELS, MODELS
 
@@ -122,7 +122,9 @@ def models() -> Answer:
         for name, row in every.items()
     ]
     headings = "model", "paper", "target", "use"
-    return Answer({"models": described}, [console.table("models", headings, rows, left=headings)])
+    return CommandResult(
+        {"models": described}, [console.table("models", headings, rows, left=headings)]
+    )
 
 
 app.command()(questions.areas)
@@ -141,18 +143,18 @@ def doctor(
     source: Source = None,
     boundaries: Boundaries = None,
     offline: Annotated[bool, typer.Option("--offline", help="Do not contact any server.")] = False,
-) -> Answer:
+) -> CommandResult:
     """Print facts for a bug report: versions, devices, cache, and whether sources answer."""
     from geogp.commands.doctor import examine
     from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES, PUBLIC_SOURCE
 
     found = examine(source or PUBLIC_SOURCE, boundaries or PUBLIC_BOUNDARIES, ask=not offline)
-    return Answer(found.described(), (found.text(),))
+    return CommandResult(found.described(), (found.text(),))
 
 
 @app.command()
 @takes(FetchRequest)
-def fetch(request: FetchRequest, listener: ProgressListener) -> Answer:
+def fetch(request: FetchRequest, listener: ProgressListener) -> CommandResult:
     """Download the tiles and boundaries of a region to the cache.
 
     The same command continues a stopped download. If the source of a quarter does not answer, the
@@ -184,18 +186,18 @@ def fetch(request: FetchRequest, listener: ProgressListener) -> Answer:
         told.append(f"not at the source: {', '.join(missing)}")
     if unreached:
         told.append(f"not reached: {', '.join(unreached)}")
-    return Answer(described, told, NetworkError.exit_code if unreached else 0)
+    return CommandResult(described, told, NetworkError.exit_code if unreached else 0)
 
 
 @app.command()
 @takes(PointsRequest)
-def points(request: PointsRequest, listener: ProgressListener) -> Answer:
+def points(request: PointsRequest, listener: ProgressListener) -> CommandResult:
     """Check a file of your own tests, as `geogp map --points` reads it; or write a template."""
     from geogp.commands.points_file import describe_points, write_template
 
     if request.template:
         made = write_template(request)
-        return Answer(made, (made["template"],))
+        return CommandResult(made, (made["template"],))
     found = describe_points(request, listener)
     wide, high = found["extent_km"]
     told: list[Table | str] = [
@@ -212,7 +214,7 @@ def points(request: PointsRequest, listener: ProgressListener) -> Answer:
             ((quarter, f"{tests:,}") for quarter, tests in found["quarters"].items()),
         ),
     ]
-    return Answer(found, told)
+    return CommandResult(found, told)
 
 
 def _left_out(counts: dict[str, int]) -> list[tuple[str, str]]:
@@ -231,7 +233,7 @@ def gallery(
     ],
     out: Annotated[Path, typer.Option(help="Folder for the page.")] = Path("gallery"),
     force: Annotated[bool, typer.Option("--force", help=FORCE_TOLD)] = False,
-) -> Answer:
+) -> CommandResult:
     """Write one page that shows many runs, with small maps, key numbers and links."""
     from geogp.commands.gallery import make_gallery
 
@@ -243,10 +245,10 @@ def gallery(
         "skipped": [{"folder": str(path), "reason": reason} for path, reason in made.skipped],
     }
     left_out = f", {len(made.skipped)} left out" if made.skipped else ""
-    return Answer(described, (f"{len(made.runs)} runs{left_out}", f"gallery: {made.page}"))
+    return CommandResult(described, (f"{len(made.runs)} runs{left_out}", f"gallery: {made.page}"))
 
 
-def _scores(result: "RunResult") -> Answer:
+def _scores(result: "RunResult") -> CommandResult:
     """Return the output of a finished map: the folder of the run and its scores."""
     metrics, baseline = result.record.metrics, result.record.baseline
     told: list[Table | str] = []
@@ -256,7 +258,7 @@ def _scores(result: "RunResult") -> Answer:
         told.append(_table(split, own, {} if baseline is UNSET else baseline.get(split, {})))
     told.append(f"map:    {result.path / 'map.html'}")
     told.append(f"report: {result.path / 'report.html'}")
-    return Answer({"run": str(result.path), "metrics": to_builtins(metrics)}, told)
+    return CommandResult({"run": str(result.path), "metrics": to_builtins(metrics)}, told)
 
 
 _FIGURES = {

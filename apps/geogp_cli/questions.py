@@ -8,14 +8,14 @@ from geogp.answers import requests
 from geogp.runs.progress import ProgressListener
 from geogp.runs.run_names import find_run
 from geogp_cli import console
-from geogp_cli.setting_options import Answer, takes
+from geogp_cli.setting_options import CommandResult, takes
 
 if TYPE_CHECKING:
-    from geogp.answers.answer import Answer as RunAnswer
+    from geogp.answers.answer import Answer
 
 
 @takes(requests.AreasRequest)
-def areas(request: requests.AreasRequest, listener: ProgressListener) -> Answer:
+def areas(request: requests.AreasRequest, listener: ProgressListener) -> CommandResult:
     """Compute the level, or the mean of tests, of counties, strata or other areas."""
     from geogp.answers.make import make_answer
 
@@ -23,7 +23,7 @@ def areas(request: requests.AreasRequest, listener: ProgressListener) -> Answer:
 
 
 @takes(requests.ChangeRequest)
-def change(request: requests.ChangeRequest, listener: ProgressListener) -> Answer:
+def change(request: requests.ChangeRequest, listener: ProgressListener) -> CommandResult:
     """Compute the change of the level of areas and tiles between two quarters."""
     from geogp.answers.make import make_answer
 
@@ -31,7 +31,7 @@ def change(request: requests.ChangeRequest, listener: ProgressListener) -> Answe
 
 
 @takes(requests.AtRequest)
-def at(request: requests.AtRequest, listener: ProgressListener) -> Answer:
+def at(request: requests.AtRequest, listener: ProgressListener) -> CommandResult:
     """Predict at an address, or at the places of a file, from a finished run."""
     request = replace(request, run=find_run(str(request.run)))
     from geogp.answers.at import answer_at
@@ -40,18 +40,18 @@ def at(request: requests.AtRequest, listener: ProgressListener) -> Answer:
 
 
 @takes(requests.ExceedanceRequest)
-def exceedance(request: requests.ExceedanceRequest, listener: ProgressListener) -> Answer:
+def exceedance(request: requests.ExceedanceRequest, listener: ProgressListener) -> CommandResult:
     """Compute the share of the area below each threshold, and regions that meet the threshold."""
     from geogp.answers.make import make_answers
 
     answers = make_answers(request, listener)
     files = [str(path) for answer in answers for path in answer.files]
     described = {"files": files, "thresholds": [answer.content for answer in answers]}
-    return Answer(described, _texts(answers))
+    return CommandResult(described, _texts(answers))
 
 
 @takes(requests.NextRequest)
-def next_command(request: requests.NextRequest, listener: ProgressListener) -> Answer:
+def next_command(request: requests.NextRequest, listener: ProgressListener) -> CommandResult:
     """Choose the tiles whose measurement would reduce the variance of the level most."""
     request = replace(request, run=find_run(str(request.run)))
     from geogp.answers.make import make_answer
@@ -59,11 +59,11 @@ def next_command(request: requests.NextRequest, listener: ProgressListener) -> A
     return _answered(make_answer(request, listener))
 
 
-def _answered(answer: "RunAnswer") -> Answer:
-    return Answer(answer.described, _texts([answer]))
+def _answered(answer: "Answer") -> CommandResult:
+    return CommandResult(answer.described, _texts([answer]))
 
 
-def _texts(answers: "Sequence[RunAnswer]") -> list[Any]:
+def _texts(answers: "Sequence[Answer]") -> list[Any]:
     """Return what the terminal shows: sentences and a table for each answer, then all files."""
     shown: list[Any] = [*answers[0].before]
     for answer in answers:
@@ -78,7 +78,7 @@ def _texts(answers: "Sequence[RunAnswer]") -> list[Any]:
 
 
 @takes(requests.FiguresRequest)
-def figures(request: requests.FiguresRequest, listener: ProgressListener) -> Answer:
+def figures(request: requests.FiguresRequest, listener: ProgressListener) -> CommandResult:
     """Draw figures for papers: kernel, basis, interval widths, spread and reliability."""
     request = replace(request, run=find_run(str(request.run)))
     from geogp.commands.paper_figures import make_figures
@@ -87,4 +87,4 @@ def figures(request: requests.FiguresRequest, listener: ProgressListener) -> Ans
     files = [str(path) for path in made.files]
     left_out = (f"{name} is left out: {reason}." for name, reason in made.left_out.items())
     described = {"files": files, "captions": made.captions, "left_out": made.left_out}
-    return Answer(described, (*files, *left_out))
+    return CommandResult(described, (*files, *left_out))

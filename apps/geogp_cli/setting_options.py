@@ -18,7 +18,7 @@ Command = Callable[..., None]
 
 
 @dataclass(frozen=True)
-class Answer:
+class CommandResult:
     """The result of a command: `described` is printed with ``--json``, else `told` is printed."""
 
     described: dict[str, Any]
@@ -110,7 +110,7 @@ def given(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def answering(
-    function: Callable[..., Answer], parameters: Iterable[inspect.Parameter] | None = None
+    function: Callable[..., CommandResult], parameters: Iterable[inspect.Parameter] | None = None
 ) -> Command:
     """Return a command that prints the answer of a function, and has the option ``--json``.
 
@@ -140,11 +140,11 @@ def answering(
     return command
 
 
-def takes(request: type) -> Callable[[Callable[[Any, ProgressListener], Answer]], Command]:
+def takes(request: type) -> Callable[[Callable[[Any, ProgressListener], CommandResult]], Command]:
     """Return a decorator for a function that gets a request and a listener; it makes a command."""
 
-    def decorate(function: Callable[[Any, ProgressListener], Answer]) -> Command:
-        def answer(**options: Any) -> Answer:
+    def decorate(function: Callable[[Any, ProgressListener], CommandResult]) -> Command:
+        def answer(**options: Any) -> CommandResult:
             asked = request(**given(options))
             with console.working() as listener:
                 return function(asked, listener)

@@ -15,7 +15,7 @@ from geogp.errors import RequestError
 from geogp.records.map_settings import MapSettings
 from geogp.runs.progress import ProgressListener
 from geogp_cli import main
-from geogp_cli.setting_options import Answer, panels_of, takes
+from geogp_cli.setting_options import CommandResult, panels_of, takes
 
 COMMANDS = typer.main.get_command(main.app).commands
 SETTINGS = settings_of(MapSettings)
@@ -29,9 +29,9 @@ def asked():
 
     @app.command()
     @takes(MapSettings)
-    def keep(request: MapSettings, _listener: ProgressListener) -> Answer:
+    def keep(request: MapSettings, _listener: ProgressListener) -> CommandResult:
         found.append(request)
-        return Answer({}, ())
+        return CommandResult({}, ())
 
     def call(*words):
         typer.main.get_command(app).main(list(words), standalone_mode=False)
