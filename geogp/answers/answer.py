@@ -109,7 +109,7 @@ class Answer:
 
     `content` is the content of the JSON file, with the rows of the table under the key `key`.
     `before` and `after` are sentences around the table on the terminal, where the table has `most`
-    rows at most.
+    rows at most. `other_names` are the names of its files that have another name, without endings.
     """
 
     name: str
@@ -123,6 +123,7 @@ class Answer:
     most: int | None = None
     areas: AreaLayer | None = None
     tiles: TileLayer | None = None
+    other_names: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
 
     @property
@@ -142,15 +143,12 @@ class AnswerKind:
     """The stored answers to one question: the pattern of their JSON files, and how they are read.
 
     `key` is the key of the rows; `drawn` says whether the answers are layers of the page.
-    `read` makes an answer from its name, the content of its JSON file, and its table. The rasters
-    of an answer share the end of its name, from the part `at` on; their names begin with `rasters`.
+    `read` makes an answer from its name, the content of its JSON file, and its table.
     """
 
     pattern: str
     key: str
     read: Callable[[str, dict[str, Any], pd.DataFrame], Answer]
-    at: int = 0
-    rasters: tuple[str, ...] = ()
     drawn: bool = False
 
 

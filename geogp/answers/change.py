@@ -374,7 +374,7 @@ def read_change(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answ
             Column(f"probability of {least:g} % or more", ("probability_rose_at_least",), "{:.3f}")
         )
     end = "_".join(name.split("_")[-3:])
-    names = f"change_percent_{end}", f"change_sd_{end}"
+    percents, sds = f"change_percent_{end}", f"change_sd_{end}"
     by_area = View(
         name,
         "",
@@ -405,7 +405,8 @@ def read_change(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answ
         before=(_BEFORE,),
         after=(_directions(content),),
         areas=AreaLayer(by_area, "change", times, (low, middle, high), _Percent, directed=True),
-        tiles=TileLayer(by_tile, (facts.start, facts.end), *names),
+        tiles=TileLayer(by_tile, (facts.start, facts.end), percents, sds),
+        other_names=(percents, sds, f"probability_rose_{end}"),
     )
 
 
@@ -423,11 +424,4 @@ def _directions(content: dict[str, Any]) -> str:
     return text
 
 
-CHANGE = AnswerKind(
-    "change_*.json",
-    "areas",
-    read_change,
-    at=-3,
-    rasters=("change_percent", "change_sd", "probability_rose"),
-    drawn=True,
-)
+CHANGE = AnswerKind("change_*.json", "areas", read_change, drawn=True)

@@ -255,6 +255,7 @@ def _described(excursion: Excursion) -> dict[str, Any]:
 def read_exceedance(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answer:
     """Return the answer with a name and a content."""
     share, interval = "share of the area", "95 % interval"
+    tag = name.removeprefix("exceedance_")
     columns = with_interval(share, interval, ("mean", "lower", "upper"), ".1%")
     if content.get("weights"):
         by = Path(content["weights"]).name
@@ -274,6 +275,11 @@ def read_exceedance(name: str, content: dict[str, Any], table: pd.DataFrame) -> 
         ),
         before=(_BEFORE,),
         after=tuple(_words(one, content) for one in content["joint_regions"].values()),
+        other_names=(
+            *(f"{name}_{layer}" for layer in table["layer"]),
+            f"excursion_{tag}",
+            f"excursion_short_{tag}",
+        ),
     )
 
 
@@ -292,10 +298,4 @@ def _words(region: dict[str, Any], content: dict[str, Any]) -> str:
     )
 
 
-EXCEEDANCE = AnswerKind(
-    "exceedance_*.json",
-    "share_falling_short",
-    read_exceedance,
-    at=1,
-    rasters=("excursion", "excursion_short"),
-)
+EXCEEDANCE = AnswerKind("exceedance_*.json", "share_falling_short", read_exceedance)

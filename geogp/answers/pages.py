@@ -7,7 +7,6 @@ and the answers. The page is rendered again from its own data and the answers (`
 
 from contextlib import suppress
 from dataclasses import dataclass
-from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -95,18 +94,16 @@ def _read(path: Path, kind: AnswerKind) -> StoredAnswer:
         reason = str(error) if isinstance(error, DataError) else _NO_ANSWER
         shown = ShownAnswer(name, path.name, [_NO_TABLE], [], [], [path.name], "")
         return StoredAnswer(shown, None, reason if kind.drawn else "")
-    end = escape("_".join(name.split("_")[kind.at :]))
-    names = (f"{escape(name)}[._]*", *(f"{start}_{end}.*" for start in kind.rasters))
-    files = {one.name for pattern in names for one in path.parent.glob(pattern)}
-    picture = path.with_suffix(".png").name.replace("exceedance_", "excursion_")
+    names = {name, *answer.other_names}
+    files = sorted(beside.name for beside in path.parent.iterdir() if beside.stem in names)
     shown = ShownAnswer(
         name,
         answer.title,
         notes,
         [column.label for column in answer.columns],
         rows,
-        sorted(files),
-        picture if picture in files else "",
+        files,
+        next((file for file in files if file.endswith(".png")), ""),
     )
     return StoredAnswer(shown, answer)
 

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -59,7 +60,9 @@ TOLD = {
         "notes": ["a note"],
         "joint_regions": {"short": REGION},
         "share_falling_short": [
-            AREA | {"area_km2": 5397.1, "mean": 0.123, "lower": 0.1, "upper": 0.2}
+            AREA
+            | {"layer": "whole region", "area_km2": 5397.1}
+            | {"mean": 0.123, "lower": 0.1, "upper": 0.2}
         ],
     },
     "next_tiles": {
@@ -144,6 +147,33 @@ def test_each_answer_is_a_table_with_its_files(folder, name):
         assert "Añasco <b>" not in page
     (target,) = re.findall(r'href="report.html#(.*?)"', text["map.html"])
     assert f'id="{target}"' in text["report.html"]
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_files_whose_names_begin_alike_are_those_of_other_answers(folder, name):
+    write(folder, name)
+    (alone,) = (stored.shown for stored in read_answers(folder))
+    starts = [name, *(Path(raster).stem for raster in RASTERS.get(name, []))]
+    for start in starts:
+        for end in ("_by_people.csv", ".v2.tif", "_by_people.png"):
+            (folder / f"{start}{end}").touch()
+    (beside,) = (stored.shown for stored in read_answers(folder))
+    assert beside == alone
+
+
+def test_the_tables_of_all_layers_are_files_of_the_answer(folder):
+    rows = TOLD["exceedance_7_mbps"]["share_falling_short"]
+    content = {
+        **TOLD["exceedance_7_mbps"],
+        "share_falling_short": [*rows, {**rows[0], "layer": "county"}],
+    }
+    (folder / "exceedance_7_mbps.json").write_text(json.dumps(content), "utf-8")
+    for end in ("", "_county", "_tract"):
+        (folder / f"exceedance_7_mbps{end}.csv").touch()
+    (answer,) = (stored.shown for stored in read_answers(folder))
+    assert answer.files == [
+        *("exceedance_7_mbps.csv", "exceedance_7_mbps.json", "exceedance_7_mbps_county.csv"),
+    ]
 
 
 def test_pages_show_the_map_and_follow_the_folder(folder):
