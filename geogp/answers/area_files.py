@@ -32,14 +32,16 @@ def write_areas(
     frame: gpd.GeoDataFrame,
     content: dict[str, Any],
     name: str,
+    *,
+    picture: bytes,
 ) -> list[Path]:
-    """Write the table `frame` as NAME.csv, .gpkg, .parquet, .json and .tif; return the paths.
+    """Write an answer as NAME.csv, .gpkg, .parquet, .json, .tif and .png; return the paths.
 
-    The JSON file has the content; the pages of the run read it. The raster has for each tile the
-    row of its area in the table, from 1, or 0. If a tile lies in several areas, this is the last of
-    them. Raises OutputError if a file cannot be written.
+    The tables have the rows of `frame`. The raster has for each tile the row of its area in the
+    table, from 1, or 0. If a tile lies in several areas, this is the last of them. The JSON file
+    has the content. Raises OutputError if a file cannot be written.
     """
-    paths = [opened.path / f"{name}.{end}" for end in ("csv", "gpkg", "parquet", "json")]
+    paths = [opened.path / f"{name}.{end}" for end in ("csv", "gpkg", "parquet", "json", "png")]
     credits_of_data = opened.inputs.ingested.credits
     write_csv(paths[0], frame.drop(columns="geometry"))
     _write_package(frame, paths[1], credits_of_data)
@@ -54,12 +56,16 @@ def write_areas(
         "flag_meanings": meanings,
     }
     rasters = write_geotiffs(tile_grid(opened, {name: (number, 0, about)}), opened.path)
-    write_json(paths[3], content)  # the last file: an answer without the others is no answer
-    return paths + rasters
+    write_bytes(paths[4], picture)
+    write_json(paths[3], content)
+    return [*paths[:-1], *rasters, paths[-1]]
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write the content of an answer; raise OutputError if the file cannot be written."""
+    """Write the content of an answer; raise OutputError if the file cannot be written.
+
+    This is the last file of an answer, because an answer without its other files is none.
+    """
     write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 

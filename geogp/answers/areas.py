@@ -28,7 +28,6 @@ from geogp.answers.requests import AreasRequest
 from geogp.answers.tile_areas import TileAreas, tile_areas
 from geogp.answers.tile_weights import tile_weights
 from geogp.distributions.quantity import Quantity
-from geogp.files import write_bytes
 from geogp.maps.figures.choropleth import Panel, choropleth
 from geogp.maps.scales import SPEED_PALETTE, WIDTH_PALETTE, linear_scale, speed_scale
 from geogp.maps.target_quantities import quantity_of
@@ -220,9 +219,8 @@ def answer_areas(opened: Reopened, request: AreasRequest, clock: Clock) -> tuple
     name = f"areas_{levels.areas.tag}_{opened.settings.target}_{request.question}_{facts['at']}"
     name += weights_tag(request.weights)
     content = with_rows(facts, "areas", levels.frame.drop(columns="geometry"))
-    files = write_areas(opened, levels.areas, levels.frame, content, name)
-    files.append(opened.path / f"{name}.png")
-    write_bytes(files[-1], _picture(opened, request, levels))
+    picture = _picture(opened, request, levels)
+    files = write_areas(opened, levels.areas, levels.frame, content, name, picture=picture)
     return (replace(read_areas(name, content, levels.table), files=tuple(files)),)
 
 

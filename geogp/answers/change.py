@@ -36,7 +36,6 @@ from geogp.answers.requests import ChangeRequest
 from geogp.answers.tile_areas import TileAreas, tile_areas
 from geogp.distributions.quantity import Quantity
 from geogp.errors import RequestError
-from geogp.files import write_bytes
 from geogp.geodata.tiles.quarters import quarter_index, quarter_label
 from geogp.maps.figures.choropleth import Panel, choropleth
 from geogp.maps.qgis_styles import write_styles
@@ -283,10 +282,8 @@ def answer_change(opened: Reopened, request: ChangeRequest, clock: Clock) -> tup
     content = with_rows(facts | clock(), "areas", changes.frame.drop(columns="geometry"))
     end = f"{opened.settings.target}_{facts['from']}_{facts['to']}"
     name = f"change_{changes.areas.tag}_{end}"
-    tiles = _write_tiles(opened, changes, end)  # before the JSON file that the pages read
-    files = write_areas(opened, changes.areas, changes.frame, content, name)
-    files.append(opened.path / f"{name}.png")
-    write_bytes(files[-1], _picture(opened, changes))
+    tiles, picture = _write_tiles(opened, changes, end), _picture(opened, changes)
+    files = write_areas(opened, changes.areas, changes.frame, content, name, picture=picture)
     return (replace(read_change(name, content, changes.table), files=(*files, *tiles)),)
 
 

@@ -212,7 +212,6 @@ def _written(opened: Reopened, excursion: Excursion, facts: dict[str, Any]) -> A
     tag += weights_tag(facts["weights"])
     name = f"exceedance_{tag}"
     files = [folder / f"{name}.json"]
-    write_json(files[0], content)
     for layer, table in excursion.shares.groupby("layer", sort=False):
         end = "" if layer == WHOLE else f"_{layer}"
         files.append(folder / f"{name}{end}.csv")
@@ -227,6 +226,7 @@ def _written(opened: Reopened, excursion: Excursion, facts: dict[str, Any]) -> A
         subtitle=f"{opened.inputs.region.name}, {opened.question.label()}; level",
         about_data=opened.inputs.ingested.credits,
     )
+    write_json(files[0], content)
     return replace(read_exceedance(name, content, excursion.shares), files=tuple(files))
 
 

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from run_worlds import Heard
 
-from geogp.answers.make import make_answer
+from geogp.answers.make import make_answer, make_answers
 from geogp.answers.pages import (
     layers_of,
     make_shown_map,
@@ -17,8 +17,8 @@ from geogp.answers.pages import (
     remake_report,
     show_answers,
 )
-from geogp.answers.requests import AreasRequest
-from geogp.errors import DataError
+from geogp.answers.requests import AreasRequest, ChangeRequest, ExceedanceRequest, NextRequest
+from geogp.errors import DataError, OutputError
 from geogp.maps.page.interactive_page import PageAnswers, with_answers
 from geogp.reports.words import MISSING
 from geogp.runs.file_records import damaged_files, record_files
@@ -147,6 +147,27 @@ def test_each_answer_is_a_table_with_its_files(folder, name):
         assert "Añasco <b>" not in page
     (target,) = re.findall(r'href="report.html#(.*?)"', text["map.html"])
     assert f'id="{target}"' in text["report.html"]
+
+
+@pytest.mark.parametrize(
+    ("request_of", "settings", "name"),
+    [
+        (AreasRequest, {"by": "stratum"}, "areas_stratum_download_level_2023Q4"),
+        (
+            ChangeRequest,
+            {"by": "stratum", "start": "2023Q3"},
+            "change_stratum_download_2023Q3_2023Q4",
+        ),
+        (ExceedanceRequest, {"threshold": (25,)}, "excursion_download_level_2023Q4_25_mbps"),
+        (NextRequest, {"tiles": 3}, "next_tiles"),
+    ],
+)
+def test_an_answer_without_all_its_files_has_no_record(folder, request_of, settings, name):
+    before = {*folder.glob("*.json")}
+    (folder / f"{name}.png").mkdir()
+    with pytest.raises(OutputError, match=rf"{name}\.png"):
+        make_answers(request_of(folder, **settings))
+    assert {*folder.glob("*.json")} == before
 
 
 @pytest.mark.parametrize("name", TOLD)
