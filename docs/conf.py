@@ -43,7 +43,6 @@ autosummary_generate = True
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_use_type_comments = False
-autodoc_preserve_defaults = True
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 python_maximum_signature_line_length = 88

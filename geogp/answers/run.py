@@ -27,8 +27,6 @@ from geogp.answers.requests import (
 )
 from geogp.arguments import checked_arguments, places_of
 from geogp.errors import DataError, RequestError
-from geogp.geodata.places.area_kinds import BY_COUNTY
-from geogp.models.options import CANDIDATES
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.progress import ProgressListener
 from geogp.runs.reopen import Reopened, reopen
@@ -82,15 +80,15 @@ class Run(StoredRun):
 
     def areas(
         self,
-        by: str = BY_COUNTY,
+        by: str = AreasRequest.by,
         *,
         weights: str | None = None,
-        question: str = "level",
+        question: str = AreasRequest.question,
         tests: int | None = None,
         devices: int | None = None,
         at: str | None = None,
-        draws: int = 400,
-        seed: int = 0,
+        draws: int = AreasRequest.draws,
+        seed: int = AreasRequest.seed,
         crs: str | None = None,
     ) -> gpd.GeoDataFrame:
         """Return the level of each area, one row per area; see `AreasRequest` and `area_levels`.
@@ -113,10 +111,10 @@ class Run(StoredRun):
 
     def providers(
         self,
-        by: str = BY_COUNTY,
+        by: str = AreasRequest.by,
         *,
         at: str | None = None,
-        seed: int = 0,
+        seed: int = AreasRequest.seed,
         crs: str | None = None,
     ) -> pd.DataFrame:
         """Return levels and differences of the providers of a run by provider in each area.
@@ -131,10 +129,10 @@ class Run(StoredRun):
         start: str,
         end: str | None = None,
         *,
-        by: str = BY_COUNTY,
+        by: str = ChangeRequest.by,
         at_least: float | None = None,
-        draws: int = 400,
-        seed: int = 0,
+        draws: int = ChangeRequest.draws,
+        seed: int = ChangeRequest.seed,
         crs: str | None = None,
     ) -> gpd.GeoDataFrame:
         """Return the change of the level of each area between two quarters.
@@ -163,7 +161,7 @@ class Run(StoredRun):
         tests: int | None = None,
         devices: int | None = None,
         threshold: Sequence[float] | None = None,
-        near_km: float = 2.0,
+        near_km: float = PlaceQuestion.near_km,
     ) -> pd.DataFrame:
         """Return predictions at places in degrees, one row per place and quarter.
 
@@ -194,8 +192,8 @@ class Run(StoredRun):
         by: str | None = None,
         weights: str | None = None,
         at: str | None = None,
-        draws: int = 500,
-        seed: int = 0,
+        draws: int = ExceedanceRequest.draws,
+        seed: int = ExceedanceRequest.seed,
         crs: str | None = None,
     ) -> pd.DataFrame:
         """Return the share of each area where the level does not reach the threshold.
@@ -218,16 +216,16 @@ class Run(StoredRun):
 
     def next(
         self,
-        tiles: int = 50,
+        tiles: int = NextRequest.tiles,
         *,
         among: str | None = None,
         within: str | None = None,
-        by: str = BY_COUNTY,
+        by: str = NextRequest.by,
         tests: int | None = None,
         devices: int | None = None,
         at: str | None = None,
-        candidates: int = CANDIDATES,
-        seed: int = 0,
+        candidates: int = NextRequest.candidates,
+        seed: int = NextRequest.seed,
         crs: str | None = None,
     ) -> gpd.GeoDataFrame:
         """Return the best tiles for new measurements; see `NextRequest` and `next_tiles`."""
@@ -258,7 +256,7 @@ class Run(StoredRun):
 def open_run(
     path: Path | str,
     *,
-    device: str = "auto",
+    device: str = RunRequest.device,
     read_from: RunPlaces = PLACES_IN_RUN,
     listener: ProgressListener | None = None,
 ) -> Run:

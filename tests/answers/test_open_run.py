@@ -1,5 +1,6 @@
 """A finished run as an object: typed, read late, and with the answers of the commands."""
 
+import inspect
 import json
 import shutil
 from pathlib import Path
@@ -12,8 +13,15 @@ from run_worlds import edited_copy
 
 from geogp.answers.make import make_answer, make_answers
 from geogp.answers.pages import remake_report
-from geogp.answers.requests import AreasRequest, ChangeRequest, ExceedanceRequest, NextRequest
-from geogp.answers.run import open_run
+from geogp.answers.requests import (
+    AreasRequest,
+    ChangeRequest,
+    ExceedanceRequest,
+    NextRequest,
+    PlaceQuestion,
+)
+from geogp.answers.run import Run, open_run
+from geogp.choices import settings_of
 from geogp.errors import DataError, GeogpError, RequestError
 from geogp.records.run_record import RUN_SCHEMA
 from geogp.runs.run_places import RunPlaces
@@ -153,6 +161,26 @@ QUESTIONS = {
     "next": ({}, ("tiles", "among", "within", "by", "tests", "at", "candidates", "seed")),
 }
 """Methods of a run, with needed arguments, and all arguments that are tried."""
+
+
+REQUESTS = {
+    "areas": AreasRequest,
+    "providers": AreasRequest,
+    "change": ChangeRequest,
+    "at": PlaceQuestion,
+    "exceedance": ExceedanceRequest,
+    "next": NextRequest,
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_defaults_are_those_of_the_command(name):
+    settings = settings_of(REQUESTS[name])
+    arguments = inspect.signature(getattr(Run, name)).parameters
+    shared = arguments.keys() & settings.keys()
+    assert shared
+    for argument in shared:
+        assert arguments[argument].default == settings[argument].default
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
