@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len
+from rich.console import Console
+
 from geogp.answers import requests
 from geogp.runs.progress import ProgressListener
 from geogp.runs.run_names import find_run
@@ -67,14 +70,45 @@ def _texts(answers: "Sequence[Answer]") -> list[Any]:
     """Return what the terminal shows: sentences and a table for each answer, then all files."""
     shown: list[Any] = [*answers[0].before]
     for answer in answers:
-        rows, most = answer.texts, answer.most
-        title = answer.title
-        if most is not None and len(rows) > most:
-            title += f"; first {most} of {len(rows):,} rows"
-        left = [column.label for column in answer.columns if column.form == "{}"]
-        headings = [column.label for column in answer.columns]
-        shown += [console.table(title, headings, rows[:most], left=left), *answer.after]
+        shown += [*_table(answer), *answer.after]
     return [*shown, *(path for answer in answers for path in answer.files)]
+
+
+_TEXT_WIDTH = 10
+"""Least width of a column of texts, which may be folded."""
+
+
+def _table(answer: "Answer") -> list[Any]:
+    """Return a table of the columns that the terminal has room for, and a note about the others.
+
+    Numbers are never folded. Minor columns are left out first, from the left; then the last ones.
+    """
+    title, rows, most = answer.title, answer.texts, answer.most
+    if most is not None and len(rows) > most:
+        title += f"; first {most} of {len(rows):,} rows"
+    columns = list(answer.columns)
+    cells = dict(zip(columns, zip(*rows[:most], strict=True), strict=True))
+    widths = {
+        column: max(map(cell_len, (*column.label.split(), *cells[column]))) for column in columns
+    }
+    texts = [column for column in columns if column.form == "{}"]
+    widths |= {column: min(widths[column], _TEXT_WIDTH) for column in texts}
+    while len(columns) > 1 and sum(widths[column] + 3 for column in columns) >= Console().width:
+        columns.remove(next((column for column in columns if column.minor), columns[-1]))
+    table = console.table(
+        title,
+        [column.label for column in columns],
+        zip(*(cells[column] for column in columns), strict=True),
+        left=[column.label for column in texts],
+    )
+    for drawn, column in zip(table.columns, columns, strict=True):
+        drawn.width = None if column in texts else widths[column]
+    left_out = [column.label for column in answer.columns if column not in columns]
+    if not left_out:
+        return [table]
+    tables = [path.name for path in answer.files if path.suffix in {".csv", ".geojson"}]
+    place = tables[0] if tables else "--json"
+    return [table, f"Not shown, for lack of room: {'; '.join(left_out)}. See {place}."]
 
 
 @takes(requests.FiguresRequest)

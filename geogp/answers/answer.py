@@ -25,12 +25,14 @@ class Column:
     """A column of an answer as people see it.
 
     `label` contains the unit. `names` are the columns of the table with the values, such as the two
-    ends of an interval; `form` turns these values into a text, as in `str.format`.
+    ends of an interval; `form` turns these values into a text, as in `str.format`. A narrow
+    terminal shows no `minor` columns.
     """
 
     label: str
     names: tuple[str, ...]
     form: str
+    minor: bool = False
 
     def text(self, row: dict[str, Any]) -> str:
         """Return the text of a row; a dash if a value is empty."""
@@ -60,9 +62,9 @@ def band_of(name: str, unit: str) -> tuple[str, str, str]:
 
 AREA_COLUMNS = (
     Column("area", ("area",), "{}"),
-    Column("tiles", ("tiles",), "{:,}"),
-    Column("measured", ("measured_tiles",), "{:,}"),
-    Column("far from data", ("far_share",), "{:.0%}"),
+    Column("tiles", ("tiles",), "{:,}", minor=True),
+    Column("measured", ("measured_tiles",), "{:,}", minor=True),
+    Column("far from data", ("far_share",), "{:.0%}", minor=True),
 )
 """The first columns of a table of areas."""
 

@@ -305,7 +305,7 @@ def read_areas(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answe
         content,
         "areas",
         table,
-        (*AREA_COLUMNS, Column("tests", ("tests",), "{:,}"), *columns),
+        (*AREA_COLUMNS, Column("tests", ("tests",), "{:,}", minor=True), *columns),
         before=(before,),
         areas=AreaLayer(view, quantity, facts.at, (low, middle, high), AboveZero),
     )

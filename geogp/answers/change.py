@@ -361,10 +361,10 @@ def read_change(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answ
     area, tiles, _, far = AREA_COLUMNS
     columns = [
         *(area, tiles, far),
-        Column(f"{facts.start}, {unit}", (f"level_from_{unit.lower()}",), "{:.1f}"),
-        Column(f"{facts.end}, {unit}", (f"level_to_{unit.lower()}",), "{:.1f}"),
+        Column(f"{facts.start}, {unit}", (f"level_from_{unit.lower()}",), "{:.1f}", minor=True),
+        Column(f"{facts.end}, {unit}", (f"level_to_{unit.lower()}",), "{:.1f}", minor=True),
         *with_interval("change", "95 % interval", percent, "+.1f"),
-        Column("probability of a rise", ("probability_rose",), "{:.3f}"),
+        Column("probability of a rise", ("probability_rose",), "{:.3f}", minor=True),
     ]
     if least is not None:
         columns.append(

@@ -269,8 +269,8 @@ def read_exceedance(name: str, content: dict[str, Any], table: pd.DataFrame) -> 
         table,
         (
             Column("area", ("area",), "{}"),
-            Column("tiles", ("tiles",), "{:,}"),
-            Column("km²", ("area_km2",), "{:,.0f}"),
+            Column("tiles", ("tiles",), "{:,}", minor=True),
+            Column("km²", ("area_km2",), "{:,.0f}", minor=True),
             *columns,
         ),
         before=(_BEFORE,),

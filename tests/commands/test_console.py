@@ -1,8 +1,13 @@
 """What reaches the terminal: names from files are shown, and never obeyed."""
 
+import re
+from pathlib import Path
+
+import pandas as pd
 import pytest
 
-from geogp_cli import console, entry, setting_options
+from geogp.answers.answer import Answer, Column
+from geogp_cli import console, entry, questions, setting_options
 
 WILD = "a\x1b[2J\u202eb\x00[red]:smile:[/red]"
 TAME = r"a\x1b[2J\u202eb\x00[red]:smile:[/red]"
@@ -28,6 +33,47 @@ def test_tables_and_texts_are_shown_with_visible_characters(capsys):
     assert told.splitlines()[-1] == TAME
     assert f"name, {TAME}" in told
     assert not set(told) & {"\x1b", "\u202e", "\x00", "\r", "\x07"}
+
+
+COLUMNS = (
+    Column("area", ("area",), "{}"),
+    Column("tiles", ("tiles",), "{:,}", minor=True),
+    Column("change", ("change",), "{:+.1f} %"),
+    Column("95 % interval", ("lower", "upper"), "{:+.1f} to {:+.1f} %"),
+    Column("probability of a rise", ("rose",), "{:.3f}", minor=True),
+    Column("direction", ("direction",), "{}"),
+)
+ROW = {"area": "Sao Tome and Principe", "tiles": 20067, "change": 81.04, "lower": 69.4}
+ROW |= {"upper": 193.3, "rose": 0.9996, "direction": "rose"}
+
+
+@pytest.mark.parametrize(
+    ("width", "shown", "left_out"),
+    [
+        (200, ["20,067", "+81.0 %", "+69.4 to +193.3 %", "1.000", "rose"], []),
+        (76, ["+81.0 %", "+69.4 to +193.3 %", "1.000", "rose"], ["tiles"]),
+        (60, ["+81.0 %", "+69.4 to +193.3 %", "rose"], ["tiles", "probability of a rise"]),
+        (
+            50,
+            ["+81.0 %", "+69.4 to +193.3 %"],
+            ["tiles", "probability of a rise", "direction"],
+        ),
+        (1, [], [column.label for column in COLUMNS[1:]]),
+    ],
+)
+@pytest.mark.parametrize("file", ["a.csv", None])
+def test_numbers_are_not_folded(width, shown, left_out, *, file, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    files = (Path("runs/a.json"), Path("runs") / file) if file else ()
+    table = pd.DataFrame([ROW])
+    answer = Answer("a", "Title", {"rows": [ROW]}, "rows", table, COLUMNS, files=files)
+    console.tell(*questions._texts([answer]))
+    out = capsys.readouterr().out
+    assert max(len(line) for line in out.splitlines() if line[0] in "┏┃┡│└") <= max(width, 5)
+    for text in shown:
+        assert re.search(rf"│ +{re.escape(text)} +│", out)
+    note = f"Not shown, for lack of room: {'; '.join(left_out)}. See {file or '--json'}.\n"
+    assert note in out if left_out else "Not shown" not in out
 
 
 def test_an_error_that_cannot_be_printed_well_is_visible_too(capsys, monkeypatch):
