@@ -37,6 +37,9 @@ _AS_JSON = inspect.Parameter(
 )
 
 
+_SEVERAL = "You can give this option several times."
+
+
 def option_of(request: type, name: str, panel: str | None = None) -> Any:
     """Return the annotation that turns a field of a request into an option or argument of typer.
 
@@ -48,9 +51,8 @@ def option_of(request: type, name: str, panel: str | None = None) -> Any:
         hint = list[get_args(many)[0]] | None  # type: ignore[misc]
     if one.option == "":
         return Annotated[hint, typer.Argument(help=one.told)]
-    return Annotated[
-        hint, typer.Option(one.option_name(name), help=one.told, rich_help_panel=panel)
-    ]
+    text = one.told if many is None else f"{one.told} {_SEVERAL}"
+    return Annotated[hint, typer.Option(one.option_name(name), help=text, rich_help_panel=panel)]
 
 
 def panels_of(request: type) -> dict[str, str]:

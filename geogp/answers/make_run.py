@@ -11,8 +11,8 @@ from typing import ParamSpec
 from geogp.answers.pages import make_shown_map
 from geogp.answers.run import Run, open_run
 from geogp.arguments import check_kind
-from geogp.choices import setting, settings_of
-from geogp.errors import RequestError, named
+from geogp.choices import nearest, setting, settings_of
+from geogp.errors import RequestError, quoted
 from geogp.geodata.places.file_choice import file_and_rest
 from geogp.records.map_settings import MapSettings
 from geogp.runs.progress import ProgressListener
@@ -69,12 +69,18 @@ def _called_with(
     def decorate(function: Callable[[MapCall], Run]) -> Callable[Given, Run]:
         @wraps(function)
         def called(*args: Given.args, **kwargs: Given.kwargs) -> Run:
-            unknown = kwargs.keys() - signature.parameters.keys()
-            if unknown:
+            settings = list(signature.parameters)
+            for name in kwargs.keys() - settings:
+                near = nearest(name, settings, 1)
                 raise RequestError(
-                    f"expected settings of geogp.{function.__name__}, found "
-                    f"{named(sorted(unknown))}. The settings are {', '.join(signature.parameters)}."
+                    f"geogp.{function.__name__} has no setting {quoted(name)}. "
+                    f"{f'Did you mean {near[0]}? ' if near else ''}"
+                    f"The settings are {', '.join(settings)}."
                 )
+            try:
+                signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"geogp.{function.__name__}: {error}.") from None
             return function(call(*args, **kwargs))
 
         called.__doc__ = str(inspect.getdoc(function)).replace("{settings}", _parameters())

@@ -219,7 +219,7 @@ class ExceedanceRequest(_WeightedRequest):
         "level: the value around which measurements scatter.", default="level", option="--for"
     )
     threshold: tuple[float, ...] | None = setting(
-        "Threshold in Mbps or ms; repeatable. Default: the thresholds of the run's map."
+        "Threshold in Mbps or ms. Default: the thresholds of the run's map."
     )
     by: str | None = setting(f"Also report shares of areas: {_AREAS}.")
     draws: int = setting(
@@ -259,7 +259,7 @@ class PlaceQuestion:
         most=MAX_TESTS,
     )
     threshold: tuple[float, ...] | None = setting(
-        "Threshold in Mbps or ms; repeatable. Default: the thresholds of the run's map."
+        "Threshold in Mbps or ms. Default: the thresholds of the run's map."
     )
     near_km: float = setting(
         "Count the tests within this distance in km.",
@@ -283,7 +283,7 @@ class FiguresRequest(RunRequest):
 
     run: Path = setting(_BY_REGION, default=REQUIRED, option="")
     beside: tuple[Path, ...] = setting(
-        "A finished run of another model, to add to the violin plots; repeatable.", default=()
+        "A finished run of another model, to add to the violin plots.", default=()
     )
     out: Path | None = setting("Folder of the figures. Default: figures in the run folder.")
     force: bool = setting(FORCE_TOLD, default=False)

@@ -128,7 +128,7 @@ class DataSettings(PointOptions):
     )
     provider: str | None = setting("Map only the tests of this provider in --points.")
     by_provider: bool = setting(
-        "Map every provider in --points, from one fit; geogp areas --by-provider compares them.",
+        "Map every provider in --points, from one fit, so that they can be compared.",
         default=False,
     )
     technology: str | None = setting("Map only the tests with this technology in --points.")
@@ -143,7 +143,7 @@ class DataSettings(PointOptions):
     )
     covariates: tuple[str, ...] = setting(
         "Covariate: the other service (fixed or mobile), stratum, a GeoTIFF, or a file of points. "
-        "You can give this option several times. Default: none, or stratum for --target tier.",
+        "Default: none, or stratum for --target tier.",
         default=(),
         is_place=True,
     )
@@ -240,8 +240,7 @@ class CheckSettings:
         unit="km",
     )
     layers: tuple[str, ...] = setting(
-        "Polygons by which the report groups test rows: FILE or FILE:COLUMN. You can give this "
-        "option several times.",
+        "Polygons by which the report groups test rows: FILE or FILE:COLUMN.",
         default=(),
         option="--layer",
         is_place=True,
@@ -285,7 +284,6 @@ class ViewSettings:
     at: str | None = setting("Quarter of the map. Default: the latest quarter with data.")
     threshold: tuple[float, ...] | None = setting(
         "Map the probability that a tile reaches this speed in Mbps, or this latency in ms. "
-        "You can give this option several times. "
         "Default: download 5, 7, 35; upload 1, 3; latency 50, 100."
     )
     zoom: int = setting(

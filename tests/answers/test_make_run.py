@@ -55,8 +55,11 @@ def test_an_opened_run_is_the_one_that_was_made(run):
 
 
 def test_an_unknown_setting_is_refused():
-    with pytest.raises(RequestError, match=r"found epoch\. The settings are region"):
+    message = r"make_map has no setting 'epoch'\. Did you mean epochs\? The settings are region"
+    with pytest.raises(RequestError, match=message):
         geogp.make_map("DEMO", epoch=1)
+    with pytest.raises(RequestError, match=r"no setting 'zzz'\. The settings are region"):
+        geogp.make_map("DEMO", zzz=1)
 
 
 def test_settings_are_arguments_with_their_help_texts():
@@ -72,8 +75,14 @@ def test_settings_are_arguments_with_their_help_texts():
             geogp.make_map.__doc__
         )
     assert "{settings}" not in geogp.make_map.__doc__
-    with pytest.raises(TypeError, match="positional"):
+    assert "this option" not in geogp.make_map.__doc__
+
+
+def test_other_calls_than_those_of_the_signature_are_refused():
+    with pytest.raises(TypeError, match=r"geogp\.make_map: too many positional arguments"):
         geogp.make_map("PR", "tiles")
+    with pytest.raises(TypeError, match=r"geogp\.make_map: multiple values for .*'region'"):
+        geogp.make_map("PR", region="DEMO")
 
 
 @pytest.mark.parametrize(

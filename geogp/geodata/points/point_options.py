@@ -116,8 +116,7 @@ class PointOptions(TableOptions):
         choices=KBPS,
     )
     thousands: tuple[str, ...] = setting(
-        "Sign between thousands in a column, as COLUMN=SIGN. You can give this option several "
-        "times. Default: as in the file.",
+        "Sign between thousands in a column, as COLUMN=SIGN. Default: as in the file.",
         default=(),
     )
     dates: str | None = setting(
