@@ -286,12 +286,13 @@ class RunRecord(RunIdentity, frozen=True, kw_only=True):
     @property
     def precision(self) -> str:
         """The precision of computations; see `geogp.precision`."""
-        return self.settings.model.precision
+        return str(self.settings.model.precision)
 
     @property
     def strata(self) -> list[str] | None:
         """Names of the user's own strata; None for urban and rural."""
-        return self.settings.where.strata_names
+        names: list[str] | None = self.settings.where.strata_names
+        return names
 
 
 class TunedWeights(WeightsRecord, frozen=True, kw_only=True, omit_defaults=True):
