@@ -50,12 +50,12 @@ def write_areas(
     for row, inside in enumerate(areas.tiles, start=1):
         number[inside] = row
     meanings = " ".join("_".join(label.split()) for label in areas.labels)
-    about = {
+    attributes = {
         "long_name": "area",
         "flag_values": list(range(1, len(areas) + 1)),
         "flag_meanings": meanings,
     }
-    rasters = write_geotiffs(tile_grid(opened, {name: (number, 0, about)}), opened.path)
+    rasters = write_geotiffs(tile_grid(opened, {name: (number, 0, attributes)}), opened.path)
     write_bytes(paths[4], picture)
     write_json(paths[3], content)
     return [*paths[:-1], *rasters, paths[-1]]
@@ -77,8 +77,8 @@ def tile_grid(
     request = opened.settings
     return xr.Dataset(
         {
-            name: (("y", "x"), frame.place(tiles, values, none), about, {"_FillValue": none})
-            for name, (values, none, about) in variables.items()
+            name: (("y", "x"), frame.place(tiles, values, none), attributes, {"_FillValue": none})
+            for name, (values, none, attributes) in variables.items()
         },
         coords={"x": frame.x, "y": frame.y},
         attrs={
@@ -100,8 +100,8 @@ def write_tiles(run: Path) -> Path:
     with locked_run(run):
         try:
             table = read_table(source)
-            held = json.loads((table.schema.metadata or {}).get(b"geogp", b"{}"))
-            about_data = {name: str(held[name]) for name in CREDITS if name in held}
+            stored = json.loads((table.schema.metadata or {}).get(b"geogp", b"{}"))
+            about_data = {name: str(stored[name]) for name in CREDITS if name in stored}
             frame = geo_table(table)
         except DAMAGE as error:
             raise DataError(
@@ -122,6 +122,6 @@ def _write_parquet(frame: gpd.GeoDataFrame, path: Path, about_data: dict[str, st
     plain, stream = io.BytesIO(), io.BytesIO()
     frame.to_parquet(plain, index=False)
     table = parquet.read_table(plain)
-    held = {**table.schema.metadata, "geogp": json.dumps(about_data)}
-    parquet.write_table(table.replace_schema_metadata(held), stream)
+    metadata = {**table.schema.metadata, "geogp": json.dumps(about_data)}
+    parquet.write_table(table.replace_schema_metadata(metadata), stream)
     write_bytes(path, stream.getvalue())

@@ -69,24 +69,26 @@ class AreaLevels:
         return gpd.GeoDataFrame(table, geometry=list(self.areas.shapes), crs=4326)
 
 
-def area_levels(opened: Reopened, asked: AreasRequest) -> AreaLevels:
+def area_levels(opened: Reopened, request: AreasRequest) -> AreaLevels:
     """Return the level of each area; raise the errors of `tile_areas` and `SpatialGP.joint`."""
     tiles = opened.tiles
-    areas = tile_areas(opened, asked.by, asked.crs)
+    areas = tile_areas(opened, request.by, request.crs)
     if opened.settings.calibrated:
         opened.listener.warn(
             "the conformal repair of this run applies to single measurements. Means over areas, "
             "with and without noise, come from the model without the repair."
         )
     people = (
-        None if asked.weights is None else tile_weights(opened, asked.weights, asked.by, asked.crs)
+        None
+        if request.weights is None
+        else tile_weights(opened, request.weights, request.by, request.crs)
     )
-    level = opened.level(seed=asked.seed, columns=max(asked.draws, len(areas)))
+    level = opened.level(seed=request.seed, columns=max(request.draws, len(areas)))
     quantity, tests = quantity_of(opened.settings.target), opened.question.tests
-    if asked.question == "level":
-        opened.listener.stage(f"{asked.draws} draws for medians, arithmetic means and ranks")
+    if request.question == "level":
+        opened.listener.stage(f"{request.draws} draws for medians, arithmetic means and ranks")
         kind, measured = "level_mean", level
-        columns = describe_levels(level, areas, quantity, asked)
+        columns = describe_levels(level, areas, quantity, request)
     else:
         kind, measured = "tile_mean", level.measured(float(tests or 1), opened.question.devices)
         columns = describe_means(measured, areas, quantity)
@@ -95,15 +97,15 @@ def area_levels(opened: Reopened, asked: AreasRequest) -> AreaLevels:
         columns |= {"weight": areas.totals(people)}
         columns |= _means(measured, areas.shares(people), of, quantity)
     described = {
-        "by": asked.by,
-        "weights": asked.weights,
+        "by": request.by,
+        "weights": request.weights,
         "at": opened.question.at,
         "zoom": tiles.zoom,
         "tiles": len(tiles),
         "tiles_elsewhere": len(tiles) - len(np.unique(np.concatenate(areas.tiles))),
         "tests_per_tile": tests,
         "devices_per_tile": opened.question.devices,
-        "draws": asked.draws,
+        "draws": request.draws,
         "unit": quantity.unit,
         "mean": "geometric: of log10, over tiles",
         "function_sd": median_sds(level),
@@ -113,7 +115,7 @@ def area_levels(opened: Reopened, asked: AreasRequest) -> AreaLevels:
 
 
 def describe_levels(
-    level: JointLevel, areas: TileAreas, quantity: Quantity, asked: AreasRequest
+    level: JointLevel, areas: TileAreas, quantity: Quantity, request: AreasRequest
 ) -> dict[str, Any]:
     """Return columns about the level of each area, (k,).
 
@@ -132,7 +134,7 @@ def describe_levels(
     weights, unit = areas.means(len(level)), quantity.suffix
     columns: dict[str, Any] = _means(level, weights, "level_mean", quantity)
     mean = columns["level_mean_log10"]
-    drawn = _drawn(level, areas, asked)
+    drawn = _drawn(level, areas, request)
     ranked = drawn.pop("rank")
     if areas.are_apart:
         low, _, high = np.quantile(ranked, _ENDS, axis=0, method="inverted_cdf")
@@ -176,11 +178,11 @@ def _means(level: JointLevel, weights: Any, name: str, quantity: Quantity) -> di
     }
 
 
-def _drawn(level: JointLevel, areas: TileAreas, asked: AreasRequest) -> dict[str, Floats]:
+def _drawn(level: JointLevel, areas: TileAreas, request: AreasRequest) -> dict[str, Floats]:
     """Return rank, median and arithmetic mean of each area, for each posterior draw."""
     weights = areas.means(len(level))
     median, mean, rank = [], [], []
-    for paths in level.paths(asked.draws, seed=asked.seed):
+    for paths in level.paths(request.draws, seed=request.seed):
         # float32 is exact enough for draws, and faster.
         values = 10 ** paths.astype(np.float32)
         median.append(np.stack([np.median(values[:, tiles], 1) for tiles in areas.tiles], 1))

@@ -90,7 +90,7 @@ def place_answers(
     run: tuple[Path, RunRecord],
     loaded: tuple[SpatialGP, dict[str, Any]],
     places: tuple[Floats, Floats],
-    asked: PlaceQuestion,
+    request: PlaceQuestion,
     reopen: Callable[[], "Reopened"],
 ) -> PlaceAnswers:
     """Return the predictions of a run at m places, given as longitudes and latitudes in degrees.
@@ -112,10 +112,10 @@ def place_answers(
     check_model(*run, model.model, loaded[1])
     opened = complete_record(*run, OpenedRecord)
     tiles = read_map_tiles(run[0] / TILES_FILE)
-    quarters = _quarters(opened, asked, timeless=model.scale_.times is None)
+    quarters = _quarters(opened, request, timeless=model.scale_.times is None)
     providers = model.scale_.providers
-    question = replace(_question(opened, asked), provider=providers[0] if providers else None)
-    thresholds = _thresholds(opened, asked)
+    question = replace(_question(opened, request), provider=providers[0] if providers else None)
+    thresholds = _thresholds(opened, request)
     place = tiles.at(longitude, latitude)
     inside = place >= 0
     if not inside.any():
@@ -126,7 +126,7 @@ def place_answers(
     every = (own.number[:, np.newaxis] * times + np.arange(times)).ravel()
     predicted = _columns(prediction, quantity, thresholds).take(every)
     predicted.index = pd.Index(np.flatnonzero(np.repeat(inside, times)))
-    rows = _described_places(tiles, place, longitude, latitude, asked.near_km)
+    rows = _described_places(tiles, place, longitude, latitude, request.near_km)
     many = rows.loc[rows.index.repeat(times)].reset_index(drop=True)
     first = ["latitude", "longitude", "in_region"]
     labels = [quarter_label(one) for one in quarters]
@@ -142,7 +142,7 @@ def place_answers(
         "devices": question.devices,
         "quarters": labels,
         "data_end": opened.quarters[-1],
-        "near_km": asked.near_km,
+        "near_km": request.near_km,
         "zoom": tiles.zoom,
         "thresholds": {one.variable: one.met for one in thresholds},
     }
@@ -167,19 +167,19 @@ def _all_outside(record: OpenedRecord, tiles: MapTiles, longitude: Floats, latit
     return text
 
 
-def _quarters(record: OpenedRecord, asked: PlaceQuestion, *, timeless: bool) -> tuple[int, ...]:
+def _quarters(record: OpenedRecord, request: PlaceQuestion, *, timeless: bool) -> tuple[int, ...]:
     """Return the indices of the asked quarters; raise RequestError if one cannot be predicted."""
-    held = tuple(quarter_index(one) for one in record.quarters)
-    if asked.quarters is None:
+    known = tuple(quarter_index(quarter) for quarter in record.quarters)
+    if request.quarters is None:
         return (quarter_index(record.map.at),)
-    wanted = held if asked.quarters == ALL_QUARTERS else parse_quarters(asked.quarters).all
-    about = find_model(record.model)
+    wanted = known if request.quarters == ALL_QUARTERS else parse_quarters(request.quarters).all
+    model = find_model(record.model)
     for quarter in wanted:
-        check_quarter(quarter, held, about, timeless=timeless, option="--quarters")
+        check_quarter(quarter, known, model, timeless=timeless, option="--quarters")
     return wanted
 
 
-def _question(record: OpenedRecord, asked: PlaceQuestion) -> Question:
+def _question(record: OpenedRecord, request: PlaceQuestion) -> Question:
     """Return the predicted quantity; raise RequestError if the model cannot predict it."""
     about, drawn = find_model(record.model), record.map
     quarter, latest = quarter_index(drawn.at), quarter_index(record.quarters[-1])
@@ -189,15 +189,15 @@ def _question(record: OpenedRecord, asked: PlaceQuestion) -> Question:
             "Click a place on the map page, or read tiles.parquet."
         )
     if about.counts:
-        if asked.question or asked.tests or asked.devices:
+        if request.question or request.tests or request.devices:
             raise RequestError(
                 "the run predicts numbers of tests; --for, --tests and --devices describe averages "
                 "of tests. Leave these options out."
             )
         return Question(COUNT, quarter, latest, None)
     mean, single, _ = QUESTIONS
-    name = asked.question or (mean if asked.tests or asked.devices else drawn.question)
-    if name != mean and (asked.tests or asked.devices):
+    name = request.question or (mean if request.tests or request.devices else drawn.question)
+    if name != mean and (request.tests or request.devices):
         raise RequestError(
             f"--tests and --devices describe a tile mean; --for {name} does not use these numbers. "
             f"Leave them out, or choose --for {mean}."
@@ -211,20 +211,20 @@ def _question(record: OpenedRecord, asked: PlaceQuestion) -> Question:
         return Question(name, quarter, latest, None)
     if name == single:
         return Question(name, quarter, latest, 1, 1 if about.has_tiles else None)
-    tests = asked.tests or (drawn.tests if drawn.question == mean else None)
+    tests = request.tests or (drawn.tests if drawn.question == mean else None)
     if tests is None:
         raise RequestError(
             f"expected --tests with --for {mean}, because the run's map is --for {drawn.question}."
         )
-    devices = asked.devices
+    devices = request.devices
     if devices is None and tests == drawn.tests:
         devices = given(drawn.devices, None)
     return Question(name, quarter, latest, tests, devices if about.has_tiles else None)
 
 
-def _thresholds(record: OpenedRecord, asked: PlaceQuestion) -> tuple[Threshold, ...]:
+def _thresholds(record: OpenedRecord, request: PlaceQuestion) -> tuple[Threshold, ...]:
     drawn = () if record.drawing is UNSET else given(record.drawing.thresholds, [])
-    own = tuple(drawn) if asked.threshold is None else asked.threshold
+    own = tuple(drawn) if request.threshold is None else request.threshold
     return thresholds_of(record.target, own)
 
 
@@ -365,15 +365,15 @@ def answer_at(request: AtRequest, listener: ProgressListener | None = None) -> A
 
     with locked_run(request.run) as record, arithmetic(precision=record.precision):
         loaded = load_with_notes(request.run / MODEL_FILE, device=request.device)
-        run, asked = (request.run, record), (places.longitude[known], places.latitude[known])
-        found = place_answers(run, loaded, asked, request, reopen)
-    table = rows_of(places, found.table, found.described["quarters"], request.place)
+        run, points = (request.run, record), (places.longitude[known], places.latitude[known])
+        answers = place_answers(run, loaded, points, request, reopen)
+    table = rows_of(places, answers.table, answers.described["quarters"], request.place)
     facts = {
         "run": str(request.run),
-        **found.described,
+        **answers.described,
         "places": len(known),
         "without_position": int((~known).sum()),
-        "outside": len(found.outside),
+        "outside": len(answers.outside),
     }
     answer = replace(read_at(with_rows(facts, "answers", table), table), files=files)
     for file in files:

@@ -104,8 +104,8 @@ class TileChanges:
     @property
     def rose(self) -> Floats:
         """The probability that the level rose."""
-        found: Floats = special.ndtr(self.mean / self.sd)
-        return found
+        probability: Floats = special.ndtr(self.mean / self.sd)
+        return probability
 
 
 @dataclass(frozen=True)
@@ -126,27 +126,27 @@ class LevelChanges:
         )
 
 
-def level_changes(opened: Reopened, asked: ChangeRequest) -> LevelChanges:
+def level_changes(opened: Reopened, request: ChangeRequest) -> LevelChanges:
     """Return the change of the level of each area and each tile between two quarters.
 
     Raises RequestError if the quarters are not in order, or the model cannot predict one of them;
     and the errors of `tile_areas` and `SpatialGP.joint`.
     """
     tiles = opened.tiles
-    quarters = _quarters(opened, asked)
-    areas = tile_areas(opened, asked.by, asked.crs)
-    columns_asked = max(asked.draws, len(areas))
-    level = opened.level(*quarters, seed=asked.seed, columns=columns_asked, calibrated=False)
+    quarters = _quarters(opened, request)
+    areas = tile_areas(opened, request.by, request.crs)
+    width = max(request.draws, len(areas))
+    level = opened.level(*quarters, seed=request.seed, columns=width, calibrated=False)
     opened.warn_of_smooth_level(level, "changes")
     quantity = quantity_of(opened.settings.target)
-    columns = describe_changes(level, areas, quantity, asked.at_least)
-    opened.listener.stage(f"{asked.draws} draws for single tiles")
-    changes = tile_changes(level, asked.draws, asked.seed)
+    columns = describe_changes(level, areas, quantity, request.at_least)
+    opened.listener.stage(f"{request.draws} draws for single tiles")
+    changes = tile_changes(level, request.draws, request.seed)
     table = areas.table(opened)
     near = table["far_share"].to_numpy() <= FAR_SHARE
     rose = columns["probability_rose"]
     columns["wrong_share"] = np.ones(len(rose))
-    z = unchanged_scores(level, areas, columns, asked.seed)
+    z = unchanged_scores(level, areas, columns, request.seed)
     columns["wrong_share"][near] = wrong_shares(z[near])
     called = columns["wrong_share"] <= WRONG_SHARE
     columns["direction"] = np.where(called, np.where(rose > 0.5, "rose", "fell"), "")
@@ -157,11 +157,11 @@ def level_changes(opened: Reopened, asked: ChangeRequest) -> LevelChanges:
     described = {
         "from": quarter_label(quarters[0]),
         "to": quarter_label(quarters[1]),
-        "by": asked.by,
+        "by": request.by,
         "zoom": tiles.zoom,
         "tiles": len(tiles),
-        "at_least_percent": asked.at_least,
-        "draws": asked.draws,
+        "at_least_percent": request.at_least,
+        "draws": request.draws,
         "unit": quantity.unit,
         "mean": "geometric: of log10, over tiles",
         "rose": int((called & (rose > 0.5)).sum()),
@@ -235,8 +235,8 @@ def unchanged_scores(
         prior[k] = apart * (1 - 1 / n) + diagonal / m / n
     change, sd = columns["change_log10"], columns["change_sd_log10"]
     known = (1 - sd**2 / prior).clip(min=0)
-    found: Floats = np.where(known > LEAST_KNOWN, change / sd / np.sqrt(known + 1e-12), 0.0)
-    return found
+    scores: Floats = np.where(known > LEAST_KNOWN, change / sd / np.sqrt(known + 1e-12), 0.0)
+    return scores
 
 
 def wrong_shares(z: Floats) -> Floats:
@@ -246,8 +246,8 @@ def wrong_shares(z: Floats) -> Floats:
     of Benjamini and Hochberg (1995), for p = 2 P(Z > |z|).
     """
     p = 2 * special.ndtr(-np.abs(z))
-    found: Floats = scipy.stats.false_discovery_control(p) if len(p) else p
-    return found
+    rates: Floats = scipy.stats.false_discovery_control(p) if len(p) else p
+    return rates
 
 
 def as_percent(change: Floats) -> Floats:
@@ -255,10 +255,10 @@ def as_percent(change: Floats) -> Floats:
     return 100 * (10**change - 1)
 
 
-def _quarters(opened: Reopened, asked: ChangeRequest) -> tuple[int, int]:
+def _quarters(opened: Reopened, request: ChangeRequest) -> tuple[int, int]:
     """Return the indices of both quarters; warn if a quarter has no measurement."""
-    end = opened.question.quarter if asked.end is None else quarter_index(asked.end)
-    start = quarter_index(asked.start)
+    end = opened.question.quarter if request.end is None else quarter_index(request.end)
+    start = quarter_index(request.start)
     if start >= end:
         raise RequestError(
             f"expected --from before --to, found {quarter_label(start)} and {quarter_label(end)}."
@@ -334,8 +334,8 @@ def _write_tiles(opened: Reopened, changes: LevelChanges, end: str) -> list[Path
             "1",
         ),
     ):
-        about = {"long_name": label, "units": unit}
-        variables[f"{name}_{end}"] = values.astype(np.float32), np.nan, about
+        attributes = {"long_name": label, "units": unit}
+        variables[f"{name}_{end}"] = values.astype(np.float32), np.nan, attributes
     grid = tile_grid(opened, variables)
     return write_styles(grid, opened.path) + write_geotiffs(grid, opened.path)
 

@@ -69,7 +69,7 @@ class Excursion:
     short: JointRegion
 
 
-def threshold_shares(opened: Reopened, asked: ExceedanceRequest) -> tuple[Excursion, ...]:
+def threshold_shares(opened: Reopened, request: ExceedanceRequest) -> tuple[Excursion, ...]:
     """Compare a run's level with each threshold; return the results, smallest threshold first.
 
     Raises RequestError for a threshold out of range, and the errors of `area_weights` and
@@ -77,15 +77,17 @@ def threshold_shares(opened: Reopened, asked: ExceedanceRequest) -> tuple[Excurs
     """
     drawing = opened.record.drawing
     stored = () if drawing is UNSET or drawing.thresholds is UNSET else tuple(drawing.thresholds)
-    thresholds = thresholds_of(opened.settings.target, asked.threshold or stored or None)
+    thresholds = thresholds_of(opened.settings.target, request.threshold or stored or None)
     people = (
-        None if asked.weights is None else tile_weights(opened, asked.weights, asked.by, asked.crs)
+        None
+        if request.weights is None
+        else tile_weights(opened, request.weights, request.by, request.crs)
     )
-    areas, weights = area_weights(opened, asked.by, people, asked.crs)
-    level = opened.level(seed=asked.seed, columns=asked.draws)
+    areas, weights = area_weights(opened, request.by, people, request.crs)
+    level = opened.level(seed=request.seed, columns=request.draws)
     opened.warn_of_smooth_level(level, "shares and joint regions")
-    opened.listener.stage(f"{asked.draws} draws of all tiles")
-    how = {"draws": asked.draws, "seed": asked.seed}
+    opened.listener.stage(f"{request.draws} draws of all tiles")
+    how = {"draws": request.draws, "seed": request.seed}
     return excursions(level, thresholds, areas, weights, far=opened.far, **how)
 
 
@@ -102,18 +104,18 @@ def area_weights(
     """
     tiles = opened.tiles
     km2 = tile_areas_km2(tiles.centres[1], tiles.zoom)
-    found = [tile_areas(opened, BY_STRATUM)]
+    kinds = [tile_areas(opened, BY_STRATUM)]
     if by not in {None, BY_STRATUM}:
-        found.append(tile_areas(opened, by, crs))
+        kinds.append(tile_areas(opened, by, crs))
     sizes = {"area_km2": km2} if people is None else {"area_km2": km2, "weight": people}
     tables = [
-        one.table(opened).assign(**{name: one.totals(size) for name, size in sizes.items()})
-        for one in found
+        areas.table(opened).assign(**{name: areas.totals(size) for name, size in sizes.items()})
+        for areas in kinds
     ]
-    for one, table in zip(found, tables, strict=True):
-        table.insert(0, "layer", WHOLE if one.tag == BY_STRATUM else one.tag)
+    for areas, table in zip(kinds, tables, strict=True):
+        table.insert(0, "layer", WHOLE if areas.tag == BY_STRATUM else areas.tag)
     weights = sparse.hstack(
-        [one.shares(size) for size in sizes.values() for one in found], format="csc"
+        [areas.shares(size) for size in sizes.values() for areas in kinds], format="csc"
     )
     return pd.concat(tables, ignore_index=True), weights
 
@@ -168,10 +170,10 @@ def _shares(areas: pd.DataFrame, drawn: Floats, closed_form: Floats) -> pd.DataF
         "closed_form": closed_form,
     }
     k = len(areas)
-    found = areas.assign(**{name: values[:k] for name, values in columns.items()})
+    shares = areas.assign(**{name: values[:k] for name, values in columns.items()})
     if len(closed_form) == k:
-        return found
-    return found.assign(**{f"weighted_{name}": values[k:] for name, values in columns.items()})
+        return shares
+    return shares.assign(**{f"weighted_{name}": values[k:] for name, values in columns.items()})
 
 
 def answer_exceedance(
@@ -181,7 +183,7 @@ def answer_exceedance(
 
     Raises the errors of `threshold_shares`, and OutputError if a file cannot be written.
     """
-    found = threshold_shares(opened, request)
+    compared = threshold_shares(opened, request)
     opened.listener.stage("writing shares and joint regions")
     facts = {
         "run": str(request.run),
@@ -197,7 +199,7 @@ def answer_exceedance(
         "warnings": list(opened.listener.warnings),
         **clock(),
     }
-    return tuple(_written(opened, excursion, facts) for excursion in found)
+    return tuple(_written(opened, excursion, facts) for excursion in compared)
 
 
 def _written(opened: Reopened, excursion: Excursion, facts: dict[str, Any]) -> Answer:

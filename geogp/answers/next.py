@@ -56,27 +56,27 @@ class NextTiles:
         return gpd.GeoDataFrame(self.table, geometry=self.squares, crs=4326)
 
 
-def next_tiles(opened: Reopened, asked: NextRequest) -> NextTiles:
+def next_tiles(opened: Reopened, request: NextRequest) -> NextTiles:
     """Return the best tiles for new measurements; any tile that is not far from data may be chosen.
 
-    The variance to reduce is the sum over the tiles that `asked` selects, with equal weights. Tiles
-    far from any measurement are left out, because their variance rests on the model alone.
+    The variance to reduce is the sum over the tiles that the request selects, with equal weights.
+    Tiles far from any measurement are left out, because their variance rests on the model alone.
     Raises RequestError if no tile is selected, or if there are too few tiles or too little memory.
     """
-    counted, near = _counted(opened, asked), ~opened.far
-    check_choice(near, asked.tiles, asked.candidates)
-    covariance, noise, mean = _given(opened, asked)
+    counted, near = _counted(opened, request), ~opened.far
+    check_choice(near, request.tiles, request.candidates)
+    covariance, noise, mean = _given(opened, request)
     question = opened.question
-    opened.listener.stage(f"choosing {asked.tiles} tiles")
+    opened.listener.stage(f"choosing {request.tiles} tiles")
     weights, hear = counted.astype(np.float64), opened.listener.progress
-    given = covariance, weights, noise, asked.tiles
-    with aside(lambda: widest(*given, among=near), torch.device("cpu")) as widest_tiles:
+    choice = covariance, weights, noise, request.tiles
+    with aside(lambda: widest(*choice, among=near), torch.device("cpu")) as widest_tiles:
         chosen = choose(
-            *given,
+            *choice,
             among=near,
-            candidates=asked.candidates,
-            seed=asked.seed,
-            heard=lambda done: hear("choosing tiles", done, asked.tiles, ""),
+            candidates=request.candidates,
+            seed=request.seed,
+            heard=lambda done: hear("choosing tiles", done, request.tiles, ""),
         )
     total = float(weights @ covariance.variance)
     table = describe_tiles(opened, mean, chosen, total)
@@ -85,7 +85,7 @@ def next_tiles(opened: Reopened, asked: NextRequest) -> NextTiles:
         "zoom": opened.tiles.zoom,
         "tests": question.tests,
         "devices": question.devices,
-        "counted": _words(opened, asked),
+        "counted": _words(opened, request),
         "counted_tiles": int(counted.sum()),
         "tiles": len(opened.tiles),
         "far_tiles": int(opened.far.sum()),
@@ -133,49 +133,49 @@ def describe_tiles(opened: Reopened, mean: Floats, chosen: Chosen, total: float)
     return table
 
 
-def _given(opened: Reopened, asked: NextRequest) -> tuple[LevelCovariance, Floats, Floats]:
+def _given(opened: Reopened, request: NextRequest) -> tuple[LevelCovariance, Floats, Floats]:
     """Return the covariance of the level, the noise of a measurement (n,), and the mean (n,).
 
     The rest of the level, which is large, is not kept.
     """
-    level, question = opened.level(seed=asked.seed), opened.question
+    level, question = opened.level(seed=request.seed), opened.question
     noise = level.noise_of(float(question.tests or 1), question.devices)
-    return covariance_of(level, asked.tiles), noise, level.mean
+    return covariance_of(level, request.tiles), noise, level.mean
 
 
-def _counted(opened: Reopened, asked: NextRequest) -> NDArray[np.bool_]:
+def _counted(opened: Reopened, request: NextRequest) -> NDArray[np.bool_]:
     """Return a mask of the tiles whose variance is to be reduced, (n,)."""
     region, (longitude, latitude) = opened.inputs.region, opened.tiles.centres
     counted = ~opened.far
-    if asked.among is not None:
+    if request.among is not None:
         if region.strata is None:
             raise RequestError(
-                f"--among {asked.among} needs strata, but {region.name} was mapped without "
+                f"--among {request.among} needs strata, but {region.name} was mapped without "
                 f"strata: no urban areas were found, and --strata was not given. Leave --among out."
             )
-        one_of("--among", asked.among, region.strata_names)
-        counted &= region.stratum(longitude, latitude) == asked.among
-    if asked.within is not None:
-        layer = opened.layer(asked.by, asked.crs)
+        one_of("--among", request.among, region.strata_names)
+        counted &= region.stratum(longitude, latitude) == request.among
+    if request.within is not None:
+        layer = opened.layer(request.by, request.crs)
         known = {label.casefold(): k for k, label in enumerate(layer.labels)}
-        number = known.get(asked.within.casefold())
+        number = known.get(request.within.casefold())
         if number is None:
             raise RequestError(
-                f"no area {quoted(asked.within)} in {layer.name}; the areas are "
+                f"no area {quoted(request.within)} in {layer.name}; the areas are "
                 f"{named(layer.labels)}."
             )
         counted &= layer.index(longitude, latitude) == number
     if not counted.any():
-        raise RequestError(f"{region.name} has no {_words(opened, asked)}. Choose another area.")
+        raise RequestError(f"{region.name} has no {_words(opened, request)}. Choose another area.")
     return counted
 
 
-def _words(opened: Reopened, asked: NextRequest) -> str:
+def _words(opened: Reopened, request: NextRequest) -> str:
     """Return in words which tiles' variance is to be reduced."""
-    kind = f"{asked.among} tiles" if asked.among else "tiles"
-    if asked.within is not None:
-        kind += f" of {asked.within}"
-    elif asked.among is None:
+    kind = f"{request.among} tiles" if request.among else "tiles"
+    if request.within is not None:
+        kind += f" of {request.within}"
+    elif request.among is None:
         kind = "all tiles"
     if not opened.far.any():
         return kind
@@ -186,8 +186,8 @@ def _squares(tiles: Tiles, chosen: NDArray[np.int64]) -> NDArray[Any]:
     """Return tiles as polygons in degrees, longitudes from -180 to 180."""
     turn = 1 << tiles.zoom
     edges = tile_bounds(tiles.column[chosen] % turn, tiles.row[chosen], tiles.zoom)
-    found: NDArray[Any] = shapely.box(edges.west, edges.south, edges.east, edges.north)
-    return found
+    squares: NDArray[Any] = shapely.box(edges.west, edges.south, edges.east, edges.north)
+    return squares
 
 
 _ENDS = ("geojson", "png", "json")

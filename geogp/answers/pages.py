@@ -67,8 +67,8 @@ def read_answers(folder: Path) -> list[StoredAnswer]:
 
 def layers_of(folder: Path, stored: list[StoredAnswer]) -> tuple[list[Layer], list[str]]:
     """Return the layers of the page, and sentences about the answers that it cannot show."""
-    layers, notes = page_layers(folder, [one.answer for one in stored if one.answer])
-    faults = [left_out(one.shown.mark, one.fault) for one in stored if one.fault]
+    layers, notes = page_layers(folder, [each.answer for each in stored if each.answer])
+    faults = [left_out(each.shown.mark, each.fault) for each in stored if each.fault]
     return layers, faults + notes
 
 
@@ -89,7 +89,7 @@ def _read(path: Path, kind: AnswerKind) -> StoredAnswer:
         table = pd.DataFrame(content.get(kind.key), dtype=object)
         answer = kind.read(name, content, table)
         rows = answer.texts
-        notes = [str(one) for one in (*content.get("notes", []), *content.get("warnings", []))]
+        notes = [str(note) for note in (*content.get("notes", []), *content.get("warnings", []))]
     except _FAULTS as error:
         reason = str(error) if isinstance(error, DataError) else _NO_ANSWER
         shown = ShownAnswer(name, path.name, [_NO_TABLE], [], [], [path.name], "")
@@ -161,7 +161,7 @@ def _write_pages(
 ) -> RunRecord:
     """Write some of the files of the report and the page again, with all answers in the folder."""
     stored, texts = read_answers(folder), {}
-    shown = tuple(one.shown for one in stored)
+    shown = tuple(each.shown for each in stored)
     if names - {PAGE_FILE}:
         texts = kind_of(run.target).report(
             run,
@@ -171,7 +171,7 @@ def _write_pages(
         )
     if PAGE_FILE in names and (folder / PAGE_FILE).is_file():
         layers, notes = layers_of(folder, stored)
-        links = [(one.mark, one.title) for one in shown]
+        links = [(answer.mark, answer.title) for answer in shown]
         page = read_text(folder / PAGE_FILE, _MOST_BYTES)
         again = with_answers(page, PageAnswers(links, notes, layers))
         if again is not None and again != page:

@@ -48,7 +48,7 @@ class ProviderLevels:
     described: dict[str, Any]
 
 
-def provider_levels(opened: Reopened, asked: AreasRequest) -> ProviderLevels:
+def provider_levels(opened: Reopened, request: AreasRequest) -> ProviderLevels:
     """Return the levels of all providers in each area, and the difference of each pair.
 
     The columns are those of `compared`, with ``area`` and ``key``, ``tests`` and ``other_tests`` of
@@ -63,9 +63,10 @@ def provider_levels(opened: Reopened, asked: AreasRequest) -> ProviderLevels:
             f"{opened.path} has no providers. Map the file of your tests with geogp map "
             "--by-provider, or leave --by-provider out."
         )
-    areas, quantity = tile_areas(opened, asked.by, asked.crs), quantity_of(opened.settings.target)
+    areas = tile_areas(opened, request.by, request.crs)
+    quantity = quantity_of(opened.settings.target)
     pairs = len(areas) * (len(providers) * (len(providers) + 1) // 2)
-    level = opened.level(providers=providers, seed=asked.seed, columns=pairs, calibrated=False)
+    level = opened.level(providers=providers, seed=request.seed, columns=pairs, calibrated=False)
     own = {name: opened.of_provider(name) for name in providers}
     tables = {name: areas.table(one) for name, one in own.items()}
     parts = []
@@ -74,10 +75,10 @@ def provider_levels(opened: Reopened, asked: AreasRequest) -> ProviderLevels:
         columns["probability_faster"] = np.where(
             far <= FAR_SHARE, columns["probability_faster"], np.nan
         )
-        about = tables[a][["area", "key", "tiles", "tests"]]
-        parts.append(about.assign(other_tests=tables[b]["tests"], far_share=far, **columns))
+        area = tables[a][["area", "key", "tiles", "tests"]]
+        parts.append(area.assign(other_tests=tables[b]["tests"], far_share=far, **columns))
     described = {
-        "by": asked.by,
+        "by": request.by,
         "at": opened.question.at,
         "zoom": opened.tiles.zoom,
         "providers": list(providers),

@@ -33,8 +33,8 @@ from geogp.runs.reopen import Reopened, reopen
 from geogp.runs.run_places import PLACES_IN_RUN, RunPlaces
 from geogp.runs.stored_run import StoredRun
 
-Asked = TypeVar("Asked", bound=RunRequest)
-Found = TypeVar("Found")
+Request = TypeVar("Request", bound=RunRequest)
+Computed = TypeVar("Computed")
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,7 @@ class Run(StoredRun):
 
         With `question` ``tile-mean``, the table has means of new measurements instead.
         """
-        asked = AreasRequest(
+        request = AreasRequest(
             self.path,
             by=by,
             weights=weights,
@@ -107,7 +107,7 @@ class Run(StoredRun):
             seed=seed,
             crs=crs,
         )
-        return self._answer(area_levels, asked).frame
+        return self._answer(area_levels, request).frame
 
     def providers(
         self,
@@ -121,8 +121,8 @@ class Run(StoredRun):
 
         The table has one row for each area and each pair of providers; see `provider_levels`.
         """
-        asked = AreasRequest(self.path, by=by, at=at, seed=seed, crs=crs, by_provider=True)
-        return self._answer(provider_levels, asked).table
+        request = AreasRequest(self.path, by=by, at=at, seed=seed, crs=crs, by_provider=True)
+        return self._answer(provider_levels, request).table
 
     def change(
         self,
@@ -139,7 +139,7 @@ class Run(StoredRun):
 
         The table has one row per area; see `ChangeRequest` and `level_changes`.
         """
-        asked = ChangeRequest(
+        request = ChangeRequest(
             self.path,
             start=start,
             end=end,
@@ -149,7 +149,7 @@ class Run(StoredRun):
             seed=seed,
             crs=crs,
         )
-        return self._answer(level_changes, asked).frame
+        return self._answer(level_changes, request).frame
 
     def at(
         self,
@@ -167,7 +167,7 @@ class Run(StoredRun):
 
         See `PlaceQuestion` for the arguments, and `place_answers` for the columns.
         """
-        asked = PlaceQuestion(
+        request = PlaceQuestion(
             quarters=quarters,
             question=question,
             tests=tests,
@@ -182,8 +182,10 @@ class Run(StoredRun):
             raise RequestError("expected one place or more, found none.")
         with arithmetic(precision=self.record.precision):
             run = self.path, self.record
-            found = place_answers(run, self.loaded, (x, y), asked, lambda: self.reopen(counts=True))
-        return found.table
+            answers = place_answers(
+                run, self.loaded, (x, y), request, lambda: self.reopen(counts=True)
+            )
+        return answers.table
 
     def exceedance(
         self,
@@ -200,7 +202,7 @@ class Run(StoredRun):
 
         Each row has one area and one threshold; see `ExceedanceRequest` and `threshold_shares`.
         """
-        asked = ExceedanceRequest(
+        request = ExceedanceRequest(
             self.path,
             threshold=cast("tuple[float, ...] | None", threshold),
             by=by,
@@ -210,8 +212,8 @@ class Run(StoredRun):
             seed=seed,
             crs=crs,
         )
-        found = self._answer(threshold_shares, asked)
-        tables = [one.shares.assign(threshold=one.threshold.value) for one in found]
+        answers = self._answer(threshold_shares, request)
+        tables = [answer.shares.assign(threshold=answer.threshold.value) for answer in answers]
         return pd.concat(tables, ignore_index=True)
 
     def next(
@@ -229,7 +231,7 @@ class Run(StoredRun):
         crs: str | None = None,
     ) -> gpd.GeoDataFrame:
         """Return the best tiles for new measurements; see `NextRequest` and `next_tiles`."""
-        asked = NextRequest(
+        request = NextRequest(
             self.path,
             tiles=tiles,
             among=among,
@@ -242,9 +244,11 @@ class Run(StoredRun):
             seed=seed,
             crs=crs,
         )
-        return self._answer(next_tiles, asked).frame
+        return self._answer(next_tiles, request).frame
 
-    def _answer(self, answer: Callable[[Reopened, Asked], Found], request: Asked) -> Found:
+    def _answer(
+        self, answer: Callable[[Reopened, Request], Computed], request: Request
+    ) -> Computed:
         """Return the answer to a request about the run with its data read again."""
         with arithmetic(precision=self.record.precision):
             opened = self.reopen(**sample_of(request))
