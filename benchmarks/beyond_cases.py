@@ -6,7 +6,7 @@ noise.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from scipy.spatial.distance import cdist
 
 from benchmarks.script import Floats
 from geogp.distributions.prediction import Prediction
+from geogp.distributions.student_sum import NormalPlusStudent
 
 SIDE = 100.0
 """Side of the square in which places lie."""
@@ -34,6 +35,12 @@ ENDS = (0.05, 0.15, 0.4)
 
 BESIDE = 0.04
 """Rows nearer to the border than this share of the width are in a class of their own."""
+
+DEGREES = 4
+"""Degrees of freedom of heavy noise."""
+
+NOISES = ("little noise", "some noise", "much noise")
+"""Classes of the standard deviation of the noise."""
 
 POLYNOMIALS: dict[float, Callable[[Floats], Floats]] = {
     0.5: np.ones_like,
@@ -128,18 +135,6 @@ def drawn(rng: Draw, terms: Terms, points: Floats, noise: Floats) -> Floats:
     return np.asarray(factor @ rng.standard_normal(len(points)))
 
 
-def kriging(
-    terms: Terms, known: Floats, y: Floats, noise: Floats, *, asked: Floats, asked_noise: Floats
-) -> Prediction:
-    """Return the distributions at asked points, given values y (n,) with mean 0 at known points."""
-    factor = cholesky(covariance(terms, known, known) + np.diag(noise), lower=True)
-    across = covariance(terms, known, asked)
-    weights = cho_solve((factor, True), across)
-    prior = sum(term.variance for term in terms)
-    variance = np.maximum(prior - np.einsum("nm,nm->m", across, weights), 0)
-    return Prediction(weights.T @ y, variance, asked_noise)
-
-
 def distance_classes(train: Floats, asked: Floats) -> NDArray[np.str_]:
     """Return a class for each asked place: its distance to the nearest training place, in widths.
 
@@ -167,22 +162,17 @@ class Rows:
 
     points: Floats
     test: NDArray[np.bool_]
-    classes: NDArray[np.str_] = field(repr=False)
+    classes: NDArray[np.str_]
 
-    def world(self, value: Floats, oracle: Callable[[Floats, Floats], Prediction]) -> World:
-        """Return the world of values (n,); `oracle` gets their training rows and test rows."""
+    def world(self, value: Floats, oracle: Prediction) -> World:
+        """Return the world of values (n,), with the oracle's distributions of the test rows."""
         names = ["x", "y", "time"][: self.points.shape[1]]
         table = pd.DataFrame(self.points, columns=names).assign(value=value)
         columns: dict[str, Any] = {"x": "x", "y": "y", "crs": None}
         if "time" in names:
             columns |= {"time": "time", "time_unit": "quarter"}
-        return World(
-            table[~self.test],
-            table[self.test],
-            self.classes[self.test],
-            columns,
-            oracle(~self.test, self.test),
-        )
+        test = self.test
+        return World(table[~test], table[test], self.classes[test], columns, oracle)
 
 
 def rows_of(inside: Floats, beyond: Floats, town: Where | None = None) -> Rows:
@@ -197,6 +187,20 @@ def rows_of(inside: Floats, beyond: Floats, town: Where | None = None) -> Rows:
     return Rows(points, test, classes)
 
 
+def kriged(rows: Rows, terms: Terms, value: Floats, noise: Floats) -> Prediction:
+    """Return the distributions of the test rows given the training rows, by exact kriging.
+
+    Values (n,) have mean 0, and noise variances `noise`, (n,).
+    """
+    known, asked = rows.points[~rows.test], rows.points[rows.test]
+    total = covariance(terms, known, known) + np.diag(noise[~rows.test])
+    across = covariance(terms, known, asked)
+    weights = cho_solve((cholesky(total, lower=True), True), across)
+    prior = sum(term.variance for term in terms)
+    variance = np.maximum(prior - (across * weights).sum(0), 0)
+    return Prediction(weights.T @ value[~rows.test], variance, noise[rows.test])
+
+
 def gaussian(
     rng: Draw,
     rows: Rows,
@@ -209,21 +213,9 @@ def gaussian(
     The oracle knows mean, covariance and noise variances.
     """
     noises, means = (np.broadcast_to(each, len(rows.points)) for each in (noise, mean))
-    value = means + drawn(rng, terms, rows.points, noises)
-
-    def oracle(train: NDArray[np.bool_], test: NDArray[np.bool_]) -> Prediction:
-        known, asked = rows.points[train], rows.points[test]
-        found = kriging(
-            terms,
-            known,
-            (value - means)[train],
-            noises[train],
-            asked=asked,
-            asked_noise=noises[test],
-        )
-        return Prediction(means[test] + found.mean, found.function_variance, found.noise_variance)
-
-    return rows.world(value, oracle)
+    value = drawn(rng, terms, rows.points, noises)
+    law = kriged(rows, terms, value, noises)
+    return rows.world(means + value, replace(law, mean=means[rows.test] + law.mean))
 
 
 def uniform(rng: Draw, n: int) -> Floats:
@@ -337,11 +329,91 @@ def border(rng: Draw, n: int) -> World:
     )
 
 
+def line(rng: Draw, n: int) -> World:
+    """Return rows along a winding road; rows anywhere in the square are asked."""
+    inside, beyond = numbers(n)
+    along = rng.uniform(0, SIDE, inside)
+    across = SIDE * (0.5 + 0.2 * np.sin(along * 2 * np.pi / SIDE)) + rng.normal(0, 0.2, inside)
+    return gaussian(rng, rows_of(np.column_stack([along, across]), uniform(rng, beyond)))
+
+
+def sparse(rng: Draw, n: int) -> World:
+    """Return a town in 4 % of the square with 80 % of the rows, without training rows in the east.
+
+    The other rows are anywhere outside of the east.
+    """
+    low, high = np.array([0.1, 0.4]) * SIDE, np.array([0.3, 0.6]) * SIDE
+
+    def layout(rng: Draw, n: int) -> Floats:
+        place = uniform(rng, n)
+        return np.where(rng.random((n, 1)) < 0.8, low + (high - low) * place / SIDE, place)
+
+    return gaussian(rng, divided(rng, n, east, layout, within(low, high)))
+
+
+def seasons(rng: Draw, n: int) -> World:
+    """Return a field over three years with a part that returns each year, the last quarter unseen.
+
+    Times are in quarters.
+    """
+    inside, beyond = numbers(n)
+    time = np.concatenate([rng.uniform(0, 11, inside), rng.uniform(11, 12, beyond)])
+    points = np.column_stack([uniform(rng, inside + beyond), time])
+    number = np.arange(len(points))
+    classes = np.where(number < inside, "inside", "last season")
+    terms = (
+        Term(0.35, (25.0, 25.0, np.inf)),
+        Term(0.35, (40.0, 40.0, 1.0), 2.5, period=4),
+        Term(0.15, (10.0, 10.0, 2.0), 0.5),
+    )
+    return gaussian(
+        rng, Rows(points, (number < INSIDE * inside) | (number >= inside), classes), terms
+    )
+
+
+def heavy(rng: Draw, n: int) -> World:
+    """Return a field with Student-t noise of 4 degrees of freedom; the east has no training rows.
+
+    The oracle is kriging with the true variances; its distributions have the true shape of the
+    noise. A posterior that knows the shape would be slightly better.
+    """
+    rows, noise = divided(rng, n, east), 2 * NOISE
+    scale = np.sqrt(noise * (DEGREES - 2) / DEGREES)
+    field = drawn(rng, MIXED, rows.points, np.full(len(rows.points), 1e-9))
+    value = field + scale * rng.standard_t(DEGREES, len(field))
+    law = kriged(rows, MIXED, value, np.full(len(field), noise))
+    shape = NormalPlusStudent(law.function_variance, law.noise_variance, DEGREES)
+    return rows.world(MEAN + value, replace(law, mean=MEAN + law.mean, shape=shape))
+
+
+def noise_by_place(rng: Draw, n: int) -> World:
+    """Return a field whose noise has a standard deviation that changes from 0.1 to 0.9 over space.
+
+    The classes are by this standard deviation.
+    """
+    inside, beyond = numbers(n)
+    points = uniform(rng, inside + beyond)
+    sd = 0.5 + 0.4 * np.sin(points @ [2 * np.pi, 3 * np.pi] / SIDE)
+    classes = np.array(NOISES)[np.searchsorted((0.3, 0.7), sd)]
+    return gaussian(rng, Rows(points, np.arange(len(points)) >= n, classes), noise=np.square(sd))
+
+
 CASES: dict[str, Callable[[Draw, int], World]] = {
     "east": partial(cut, held=east),
-    "towns": towns,
+    "halves": partial(cut, held=lambda place: place[:, 0] > 0.5 * SIDE),
+    "corners": partial(cut, held=corners),
+    "ring": partial(cut, held=ring),
+    "hole": partial(cut, held=lambda place: from_centre(place) < 0.2 * SIDE),
+    "line": line,
+    "sparse": sparse,
+    "stretched": partial(cut, held=east, terms=(Term(0.85, (60.0, 3.0)),)),
     "cluster": cluster,
+    "towns": towns,
     "smooth": partial(cut, held=east, terms=(Term(1, (20.0, 20.0), 2.5),), noise=1e-4),
+    "rough": partial(cut, held=east, terms=(Term(0.6, (10.0, 10.0), 0.5),), noise=0.4),
     "border": border,
+    "seasons": seasons,
+    "heavy": heavy,
+    "noise-by-place": noise_by_place,
 }
 """Each case draws a world with n training rows."""
