@@ -179,7 +179,7 @@ def rows_of(inside: Floats, beyond: Floats, town: Where | None = None) -> Rows:
     """Return the rows of a case, from points in random order; test rows in a town are `cluster`."""
     points = np.concatenate([inside, beyond])
     number = np.arange(len(points))
-    test = (number < INSIDE * len(inside)) | (number >= len(inside))
+    test = (number < round(INSIDE * len(inside))) | (number >= len(inside))
     classes = distance_classes(points[~test, :2], points[:, :2])
     classes = np.where(number < len(inside), "inside", classes)
     if town is not None:
@@ -367,7 +367,7 @@ def seasons(rng: Draw, n: int) -> World:
         Term(0.15, (10.0, 10.0, 2.0), 0.5),
     )
     return gaussian(
-        rng, Rows(points, (number < INSIDE * inside) | (number >= inside), classes), terms
+        rng, Rows(points, (number < round(INSIDE * inside)) | (number >= inside), classes), terms
     )
 
 
