@@ -249,7 +249,7 @@ def divided(
     )
 
 
-def within(low: Sequence[float], high: Sequence[float]) -> Where:
+def within(low: ArrayLike, high: ArrayLike) -> Where:
     """Return a function that says which places are in a box."""
     return lambda place: ((place >= low) & (place <= high)).all(1)
 

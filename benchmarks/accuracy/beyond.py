@@ -243,7 +243,7 @@ class Pooled:
         found = pooled(self.n, np.subtract(own, less))
         if self.has_oracle or name not in self.found[0]["bands"]:
             return found
-        return found._replace(error=np.ptp(self.band(name)) / REACH)
+        return found._replace(error=float(np.ptp(self.band(name))) / REACH)
 
     def band(self, name: str) -> Floats:
         """Return the mean band of a score of measured rows, (2,)."""
@@ -361,8 +361,8 @@ and variance of the training rows.
 The aims: the coverage of the 95 % interval is within {100 * COVERAGE:g} points of 95 % or of the
 oracle's, and at a border at least {100 * BORDER:g} %; the log score is not above the plain law's,
 and at most {INSIDE:g} above the oracle's inside the data, {BEYOND:.2f} beyond and in clusters. The
-last column names the aims that are missed, in brackets if by less than two standard errors. An aim that
-is missed by more, or in a single field, is clearly missed.
+last column names the aims that are missed, in brackets if by less than two standard errors. An aim
+that is missed by more, or in a single field, is clearly missed.
 
 {table(SUMMARY, summary)}
 {table(HEADER, lines, left=(0, 1, 2, 15))}"""
