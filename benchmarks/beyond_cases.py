@@ -148,7 +148,7 @@ def distance_classes(train: Floats, asked: Floats) -> NDArray[np.str_]:
 
 @dataclass(frozen=True)
 class Rows:
-    """Points of a case, of which the first rows inside are test rows, and their classes.
+    """Points of a case, which of them are test rows, and their classes.
 
     Attributes
     ----------
