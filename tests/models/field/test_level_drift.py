@@ -41,6 +41,32 @@ def test_two_quarters_tell_no_trend_and_one_no_change():
     assert level_drift(times[:2], values[:2]).tolist() == [0.0, 0.0]
 
 
+@pytest.mark.parametrize(("rows", "most"), [(20, 4.0), (600, 1.0)])
+def test_noise_is_no_change_if_each_row_has_a_time_of_its_own(rows, most):
+    """The noise of single rows, over the short times between them, would be a huge change."""
+    random = np.random.default_rng(2)
+    drifts = [
+        level_drift(
+            *torch.from_numpy(np.stack([random.uniform(0, 8, rows), random.normal(size=rows)]))
+        )
+        for _ in range(200)
+    ]
+    variance, squared = torch.stack(drifts).mean(0).tolist()
+    assert variance * 8 < most
+    assert squared * 8**2 < most
+
+
+def test_a_walk_is_found_if_each_row_has_a_time_of_its_own():
+    random = np.random.default_rng(3)
+    times = np.sort(random.uniform(0, 8, (400, 2000)), axis=1)
+    steps = np.diff(times, axis=1, prepend=0.0)
+    values = np.cumsum(np.sqrt(0.5 * steps) * random.standard_normal(steps.shape), axis=1)
+    values += random.standard_normal(values.shape)
+    drifts = [level_drift(*map(torch.from_numpy, pair)) for pair in zip(times, values, strict=True)]
+    # The mean of a walk over an interval varies less than the walk: by 2/3 for neighbours.
+    assert 0.25 < float(torch.stack(drifts).mean(0)[0]) < 0.55
+
+
 def test_the_drift_at_several_times_is_a_walk_with_a_slope():
     away = torch.tensor([0.0, 2.0, 1.0, 2.0, -3.0], dtype=torch.float64)
     drift = torch.tensor([0.5, 0.25], dtype=torch.float64)
