@@ -416,7 +416,6 @@ def test_a_run_that_the_batch_did_not_make_is_kept(batch, states, tmp_path):
         assert result.exit_code == 3
         assert "contains a run that differs in seed" in result.rows[NAMES[0]].error
         assert before.items() <= times(place).items()
-    assert make_batch(states.request("AA"), str(tmp_path / "runs2")).exit_code == 0
     assert (
         make_batch(states.request("AA", seed=7), str(place), Execution(fresh=True)).exit_code == 0
     )
