@@ -120,6 +120,7 @@ def short_networks(monkeypatch) -> None:
     monkeypatch.setattr("geogp.models.field.predictive_law.ITERATIONS", 1)
 
 
+@pytest.mark.usefixtures("short_networks")
 def test_a_fit_finds_the_law_again():
     seen = _drawn(BY_BOTH, 80_000)
     found = fit_law(seen)
