@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 STORED = Path(__file__).parents[2] / "shared" / "data"
 
+START = "geogp.models.field.fit.start_covariance"
+"""Searches the start values of a field model, which takes most of a small fit."""
+
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
@@ -74,7 +77,7 @@ def made_run(
 ) -> "Callable[..., RunResult]":
     """Make a run of the small source once; each test process has a copy, as commands lock runs.
 
-    The run has no pictures.
+    The run has no pictures, and a field model starts from the usual values.
     """
     from batch_worlds import leave_out_pictures
 
@@ -84,6 +87,7 @@ def made_run(
     def made(name: str, **changes: object) -> RunResult:
         with pytest.MonkeyPatch.context() as patch:
             leave_out_pictures(patch)
+            patch.setattr(START, lambda *_: None)
             first = made_once(name, lambda out: run_map(small.request(out, **changes)))
         path = shutil.copytree(first, tmp_path_factory.mktemp(name) / "run")
         return RunResult(path, read_run_record(path)[1])
@@ -123,9 +127,9 @@ def states(made_once: Callable[..., Path]) -> "States":
 
 @pytest.fixture(scope="module")
 def usual_start() -> Iterator[None]:
-    """Let field models start from the usual values: to search others takes most of a small fit."""
+    """Let field models start from the usual values."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("geogp.models.field.fit.start_covariance", lambda *_: None)
+        patch.setattr(START, lambda *_: None)
         yield
 
 

@@ -108,8 +108,9 @@ def needs_of(folder: Path) -> dict[str, set[str]]:
     return needs
 
 
-@pytest.mark.parametrize("room", ["geodata", "models"])
+@pytest.mark.parametrize("room", ROOMS)
 def test_the_tests_of_a_room_stand_in_the_same_folders(room):
+    assert any((ROOT / "tests" / room).rglob("test_*.py"))
     folders = {path.parent.name for path in (ROOT / "tests" / room).glob("*/test_*.py")}
     assert folders == {path.parent.name for path in (ROOT / "geogp" / room).glob("*/__init__.py")}
 

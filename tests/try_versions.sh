@@ -39,7 +39,8 @@ for line in Path(sys.argv[1]).read_text().splitlines():
 EOF
 
 tests=(
-  commands/test_{console,points_command,setting_options}
+  cli/test_{console,setting_options}
+  commands/test_points_command
   distributions/test_class_prediction
   estimators/test_{field_covariates,point_columns,point_times}
   geodata/places/test_{archives,hexagons,region,vector_files}
@@ -48,7 +49,8 @@ tests=(
   maps/{figures/test_choropleth,page/test_interactive_page}
   maps/test_{grid,rasters,tile_table}
   reports/test_rendering
-  runs/test_{run_record,run_schema,whole_run}
+  records/test_{run_record,run_schema}
+  runs/pipeline/test_whole_run
 )
 # Left out: what older versions of GDAL do without geogp (they read no Zarr store with the compressor
 # Blosc, give empty names where a view asks an address, and do not follow a pointer in a GeoJSON

@@ -74,7 +74,7 @@ def test_no_step_waits_with_four_rows_at_each_input(name, monkeypatch):
     with device.second_device() as counts:
         there = launches.made(name, train).to(device.DEVICE)
         with launches.counted_steps(counts) as counted:
-            launches.fitted(there, train, validation)
+            launches.fitted(there, train, validation, epochs=1)
     assert not any(counted.waits[1:])
 
 
@@ -87,6 +87,7 @@ def test_all_steps_start_the_same_kernels():
     assert {sequences for _, _, sequences, *_ in _limits().values()} == {1}
 
 
+@pytest.mark.usefixtures("usual_start")
 @pytest.mark.parametrize("name", ["field", "sv-rbf", "dbk-rbf", "nystrom-mixed", "nngp"])
 def test_a_prediction_in_many_chunks_waits_as_often_as_in_one(name, monkeypatch):
     train, asked = launches.world(name, 190, 1), launches.world(name, 60, 2).x

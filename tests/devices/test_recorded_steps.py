@@ -26,8 +26,8 @@ NAMES = sorted(
     if spec.fit.func.same_kernels and name != "field"  # which has two kinds of steps
 )
 
-SETTINGS = FitSettings(epochs=7, batch=40, learning_rate=1e-2, average=1.0)
-"""35 steps: 3 to warm up and 16 of the trial have 40 rows, as have 9 later ones."""
+SETTINGS = FitSettings(epochs=3, batch=40, learning_rate=1e-2, average=1.0)
+"""15 steps: 3 to warm up and 4 of the trial have 40 rows, as have 5 later ones."""
 
 
 @pytest.fixture
@@ -41,7 +41,11 @@ def world():
 
 @pytest.fixture
 def counts(monkeypatch) -> Iterator[device.Counts]:
-    """A second device that records steps; its clock counts the kernels that were started."""
+    """A second device that records steps; its clock counts the kernels that were started.
+
+    Such a clock is exact: two steps that are timed each way are enough.
+    """
+    monkeypatch.setattr(recorded_steps, "TIMED", 2)
     with device.second_device() as found:
         monkeypatch.setitem(recorded_steps.RECORDERS, device.NAME, found.record)
         monkeypatch.setattr(recorded_steps, "monotonic", found.launches.total)
@@ -68,7 +72,7 @@ def test_recorded_steps_give_the_numbers_of_the_cpu(name, world, counts):
     expected = _losses(*world(name))
     found, started = _on_device(world, name, counts)
     assert found == expected
-    assert started.waits[-2] == 0  # the last step has fewer rows, and is still timed
+    assert started.waits[-2] == 0  # of the last step, which has fewer rows
     whole = [
         n for step, n in enumerate(started.launches) if step % 5 < 4
     ]  # 4 steps of 40 rows, 1 of 30
@@ -120,11 +124,10 @@ HIGH = ["dbk-rbf", "sv-rbf", "pp-dkl", "vbll", "sv-t-process", "cox"]
 )
 def test_steps_of_a_high_rank_are_recorded(name, r, world, counts, caplog):
     """Solves and factorisations of 64 and more columns take other ways than small ones."""
-    settings = replace(SETTINGS, epochs=6)
-    found, started = _on_device(world, name, counts, settings, r=r)
+    found, started = _on_device(world, name, counts, r=r)
     assert "not recorded" not in caplog.text
     assert started.launches[-2] == 3
-    np.testing.assert_allclose(found, _losses(*world(name, r=r), settings), rtol=1e-4)
+    np.testing.assert_allclose(found, _losses(*world(name, r=r)), rtol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +161,7 @@ def test_steps_with_clipped_gradients_are_recorded(world, counts, caplog):
     assert found == _losses(*world("sv-rbf"), settings)
 
 
-@pytest.mark.parametrize(("decay", "fills"), [("constant", 1), ("cosine", 35)])
+@pytest.mark.parametrize(("decay", "fills"), [("constant", 1), ("cosine", 15)])
 def test_rates_are_filled_when_they_change(decay, fills, world, counts):
     model, train, validation = world("bll")
     training_loop.fit(
@@ -198,16 +201,17 @@ def test_an_epoch_with_a_failed_check_is_made_again_without_records(world, count
         def spoiled():
             start()
             replays.append(1)
-            if len(replays) == 12:
+            if len(replays) == 5:
                 loss.fill_(torch.nan)
 
         return loss, spoiled
 
     monkeypatch.setitem(recorded_steps.RECORDERS, device.NAME, record)
-    found, started = _on_device(world, "dbk-rbf", counts)
-    assert found == _losses(*world("dbk-rbf"))
-    assert len(started.launches) == 5 * (SETTINGS.epochs + 1)
-    assert len(replays) < 16
+    settings = replace(SETTINGS, epochs=4)
+    found, started = _on_device(world, "dbk-rbf", counts, settings)
+    assert found == _losses(*world("dbk-rbf"), settings)
+    assert len(started.launches) == 5 * (settings.epochs + 1)
+    assert len(replays) < 8
     assert started.launches[-2] > 100
 
 
@@ -294,19 +298,19 @@ def test_the_optimiser_knows_when_its_step_is_recorded(world, counts, monkeypatc
     monkeypatch.setattr(training_loop, "make_optimiser", watched)
     _on_device(world, "dnn", counts)
     assert seen.count({True}) == 1
-    assert seen.count({False}) == len(seen) - 1 == 3 + 8 + 7  # 7 steps have 30 rows
+    assert seen.count({False}) == len(seen) - 1 == 3 + 2 + 3  # 3 steps have 30 rows
 
 
-@pytest.mark.usefixtures("padding_of_a_gpu")
+@pytest.mark.usefixtures("padding_of_a_gpu", "usual_start")
 def test_steps_of_whole_places_are_recorded_once_for_all_epochs(world, counts):
     """Half of the epochs of `field` have single rows, and the others have whole places."""
-    settings = replace(SETTINGS, epochs=14)
+    settings = replace(SETTINGS, epochs=6)
     expected = _losses(*world("field"), settings)
     found, started = _on_device(world, "field", counts, settings)
     assert found == expected
-    assert not any(started.waits[-9:])
-    single, places = started.launches[:35], started.launches[35:]
+    assert not any(started.waits[-8:])
+    single, places = started.launches[:15], started.launches[15:]
     tried = recorded_steps.WARM_UP + 2 * recorded_steps.TIMED
-    assert {n for step, n in enumerate(single) if step % 5 < 4 and step > 25} == {3}
+    assert {n for step, n in enumerate(single) if step % 5 < 4 and step > 9} == {3}
     assert set(places[tried:]) == {3}
     assert min(places[1 : tried - recorded_steps.TIMED]) > 100

@@ -78,17 +78,15 @@ def test_a_field_model_of_an_earlier_version_is_refused_and_the_rest_is_read(tmp
     run = open_run(copied(EARLIER, tmp_path), device="cpu", read_from=SOURCE)
     assert run.record.model == "field"
     assert len(run.predictions) == sum(parts["test"] for parts in run.content["n"].values())
-    told = (
-        r"model\.safetensors: the field model was saved by an earlier version of geogp\. "
-        r"Map the region again; the predictions and maps of the run stay readable\."
-    )
     for ask in (
         lambda: run.model,
         lambda: make_answer(AreasRequest(run.path, by="urban", **vars(SOURCE))),
         lambda: make_answers(ExceedanceRequest(run.path, threshold=(25,), **vars(SOURCE))),
         lambda: make_answer(NextRequest(run.path, tiles=5, **vars(SOURCE))),
     ):
-        with pytest.raises(DataError, match=told):
+        with pytest.raises(
+            DataError, match=r"model\.safetensors: .* earlier version .* Map the region again"
+        ):
             ask()
 
 

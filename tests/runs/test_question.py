@@ -62,8 +62,7 @@ def test_the_usual_map_is_of_the_median_tests_in_the_latest_quarter(maps):
     assert run_json(maps["usual"])["map"]["quarters_beyond_data"] == 0
     page = html.unescape((maps["usual"].path / "map.html").read_text("utf-8"))
     assert "The map predicts tile averages over 3 tests from 2 devices." in page
-    told = "19 of 20 tile averages over 3 tests from 2 devices are expected to be at least this"
-    assert told in page
+    assert "19 of 20 tile averages over 3 tests from 2 devices" in page
 
 
 def test_more_tests_are_narrower_and_the_level_narrowest(maps):

@@ -108,6 +108,19 @@ def _coverage(pit: np.ndarray) -> np.ndarray:
     return np.array([np.mean(np.abs(pit - 0.5) < level / 2) for level in NOMINAL])
 
 
+@pytest.fixture(scope="module")
+def fitted() -> PredictiveLaw:
+    """A law with networks, fitted to 20,000 errors."""
+    return fit_law(_drawn(BY_BOTH, 20_000, 1))
+
+
+@pytest.fixture
+def short_networks(monkeypatch) -> None:
+    """Fit networks in one iteration. The coefficients are fitted before them, and stay the same."""
+    monkeypatch.setattr("geogp.models.field.predictive_law.ITERATIONS", 1)
+
+
+@pytest.mark.usefixtures("short_networks")
 def test_a_fit_finds_the_law_again():
     seen = _drawn(BY_BOTH, 80_000)
     found = fit_law(seen)
@@ -184,23 +197,23 @@ def test_networks_find_a_scale_that_no_sum_of_squares_has():
         assert np.abs(_coverage(_pit(linear, seen)[same]) - NOMINAL).max() > 0.05
 
 
-def test_networks_leave_linear_parameters_nearly_as_they_are():
-    found = fit_law(_drawn(BY_BOTH, 20_000))
+def test_networks_leave_linear_parameters_nearly_as_they_are(fitted):
     asked = _covariates(1000, 3)
-    linear = replace(found, outputs=0 * found.outputs)
-    for one, other in zip(found.at(asked)[:2], linear.at(asked)[:2], strict=True):
+    linear = replace(fitted, outputs=0 * fitted.outputs)
+    for one, other in zip(fitted.at(asked)[:2], linear.at(asked)[:2], strict=True):
         assert np.abs(one - other).mean() < 0.03
 
 
-def test_each_half_by_a_covariate_is_calibrated_as_it_is_not_without_it():
-    both, seen = fit_law(_drawn(BY_BOTH, 20_000, 1)), _drawn(BY_BOTH, 20_000, 2)
+def test_each_half_by_a_covariate_is_calibrated_as_it_is_not_without_it(fitted):
+    seen = _drawn(BY_BOTH, 20_000, 2)
     without = replace(seen, covariates=seen.covariates[:, :1])
     alone = fit_law(without)
     for half in (seen.covariates[:, 1] < 50, seen.covariates[:, 1] >= 50):
-        np.testing.assert_allclose(_coverage(_pit(both, seen)[half]), NOMINAL, atol=0.012)
+        np.testing.assert_allclose(_coverage(_pit(fitted, seen)[half]), NOMINAL, atol=0.012)
         assert np.abs(_coverage(_pit(alone, without)[half]) - NOMINAL).max() > 0.04
 
 
+@pytest.mark.usefixtures("short_networks")
 def test_a_covariate_without_effect_gets_almost_none():
     seen = _drawn(BY_FIRST, 25_000)
     found = fit_law(seen)
@@ -209,6 +222,7 @@ def test_a_covariate_without_effect_gets_almost_none():
     np.testing.assert_allclose(found.coefficients[:, [0, 1, 3]], alone.coefficients, atol=0.01)
 
 
+@pytest.mark.usefixtures("short_networks")
 def test_order_and_unit_of_covariates_are_of_no_account():
     seen = _drawn(BY_BOTH, 5_000)
     found, other = fit_law(seen), fit_law(replace(seen, covariates=0.62 * seen.covariates - 7))
@@ -249,6 +263,7 @@ def test_the_law_is_that_of_held_out_rows():
     np.testing.assert_allclose(found.coefficients[1, 1], BY_FIRST[1, 1], atol=0.02)
 
 
+@pytest.mark.usefixtures("short_networks")
 def test_few_errors_stay_near_the_normal():
     outlier = np.array([0.1, -0.2, 0.3, -5.0])
     few, many = (
@@ -260,6 +275,7 @@ def test_few_errors_stay_near_the_normal():
     assert np.abs(one.coefficients).max() < 0.1
 
 
+@pytest.mark.usefixtures("short_networks")
 def test_errors_of_large_groups_count_for_less():
     seen = _drawn(BY_BOTH, 500)
     size = [
@@ -282,6 +298,7 @@ def test_groups_of_both_kinds_of_rows_are_counted():
     assert replace(both, groups=None).group_rows(both.held_out) == 1
 
 
+@pytest.mark.usefixtures("short_networks")
 def test_few_held_out_groups_move_the_law_less_than_many():
     """The law of held-out rows is that of the training rows unless many groups say otherwise."""
     training, held = _drawn(BY_BOTH, 2000), _drawn(BY_BOTH, 400)

@@ -20,6 +20,7 @@ from geogp.geodata.points.point_tests import read_point_tests
 from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.ookla import read_observations
 from geogp.geodata.tiles.quarters import quarter_index
+from geogp.models.fitting import few_rows
 from geogp.records.map_settings import MapSettings
 from geogp.runs.pipeline.run_map import run_map
 
@@ -41,6 +42,14 @@ def made_tests(n):
             "provider": random.choice(["North", "South"], n, p=[0.8, 0.2]),
         }
     )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def three_folds():
+    """The width of intervals from few rows has ten folds, which are of no account here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(few_rows, "FOLDS", 3)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -195,7 +195,7 @@ def test_an_own_region_is_simulated_and_mapped_under_its_code(own, tmp_path, mon
     assert found.region.name == "a/b c"
 
 
-CASES = Path(__file__).parents[1] / "fixtures" / "cases"
+CASES = Path(__file__).parents[2] / "fixtures" / "cases"
 
 
 @pytest.fixture(scope="module")

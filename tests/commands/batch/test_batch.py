@@ -112,10 +112,8 @@ def test_of_two_batches_at_one_place_the_second_is_refused(place, states):
 def test_a_place_at_an_address_is_said_to_have_no_lock(states, stub):
     where, heard = "memory://locked/batch", Heard()
     assert make_batch(states.request("AA"), where, listener=heard).exit_code == 0
-    assert heard.texts[0].startswith(
-        f"{where} cannot be locked: do not start another batch there while this batch runs. Its "
-        f"runs are made in {open_place(where).folder}"
-    )
+    assert heard.texts[0].startswith(f"{where} cannot be locked")
+    assert str(open_place(where).folder) in heard.texts[0]
     with (
         lock_folder(open_place(where).folder),
         pytest.raises(RequestError, match="in use by process"),
@@ -416,7 +414,6 @@ def test_a_run_that_the_batch_did_not_make_is_kept(batch, states, tmp_path):
         assert result.exit_code == 3
         assert "contains a run that differs in seed" in result.rows[NAMES[0]].error
         assert before.items() <= times(place).items()
-    assert make_batch(states.request("AA"), str(tmp_path / "runs2")).exit_code == 0
     assert (
         make_batch(states.request("AA", seed=7), str(place), Execution(fresh=True)).exit_code == 0
     )

@@ -176,14 +176,14 @@ def test_a_layer_shows_the_name_of_its_provider_as_it_is():
 @pytest.fixture(scope="module")
 def single(drive, tmp_path_factory):
     out = tmp_path_factory.mktemp("single") / "single"
-    how = {"preset": "quick", "epochs": 1, "zoom": 14, "out": out}
+    how = {"preset": "quick", "epochs": 1, "zoom": 12, "out": out}
     return run_map(MapSettings(points=str(drive), provider="North Net", **how))
 
 
 @pytest.fixture(scope="module")
 def pooled(drive, tmp_path_factory):
     out = tmp_path_factory.mktemp("pooled") / "pooled"
-    return run_map(MapSettings(points=str(drive), preset="quick", epochs=1, zoom=14, out=out))
+    return run_map(MapSettings(points=str(drive), preset="quick", epochs=1, zoom=12, out=out))
 
 
 def test_runs_of_points_are_compared_where_they_share_rows(run, single, pooled, tmp_path):

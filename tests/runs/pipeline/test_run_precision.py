@@ -68,7 +68,7 @@ def test_answers_have_the_precision_of_the_run(single, monkeypatch):
 
 
 def test_a_run_of_a_model_that_needs_its_rows_answers_and_its_model_is_of_use(small, tmp_path):
-    request = small.request(tmp_path / "run", precision="single", model="nngp", split="random")
+    request = small.request(tmp_path / "run", precision="single", model="nngp", epochs=1, zoom=12)
     run_map(request)
     run = open_run(request.out)
     assert len(run.areas(by="stratum"))

@@ -63,7 +63,7 @@ def made(world, made_once):
     covariates = ("fixed", str(world.folder / HEIGHT))
     return made_once(
         "covariate-run",
-        lambda out: run_map(world.request(out, covariates=covariates, split="both")),
+        lambda out: run_map(world.request(out, covariates=covariates)),
     )
 
 
@@ -97,9 +97,8 @@ def test_the_model_depends_on_the_covariates(made):
 
 def test_the_same_rows_are_predicted_better(made, finished):
     found = open_run(made).record
-    for split in ("random", "blocks"):
-        assert found.metrics[split]["all"].nll < finished.record.metrics[split]["all"].nll
-        assert found.n[split] == finished.record.n[split]
+    assert found.metrics["random"]["all"].nll < finished.record.metrics["random"]["all"].nll
+    assert found.n["random"] == finished.record.n["random"]
 
 
 def test_the_report_has_a_line_for_each_covariate(made):
@@ -125,9 +124,7 @@ def test_a_finished_run_answers_questions(made, world, tmp_path):
 
 def test_a_run_is_drawn_again_with_the_same_fits(made, world, tmp_path):
     path = shutil.copytree(made, tmp_path / "run")
-    request = world.request(
-        path, covariates=("fixed", str(world.folder / HEIGHT)), split="both", at="2023Q3"
-    )
+    request = world.request(path, covariates=("fixed", str(world.folder / HEIGHT)), at="2023Q3")
     before = open_run(made).record
     again = open_run(run_map(request).path).record
     assert again.map.quarter == "2023Q3"
@@ -147,19 +144,20 @@ class Stopping(ProgressListener):
 
 
 def test_a_stopped_run_continues_to_the_same_numbers(made, world, tmp_path):
-    request = world.request(
-        tmp_path / "run", covariates=("fixed", str(world.folder / HEIGHT)), split="random"
-    )
+    request = world.request(tmp_path / "run", covariates=("fixed", str(world.folder / HEIGHT)))
     with pytest.raises(KeyboardInterrupt):
         run_map(request, Stopping())
     metrics = open_run(run_map(request).path).record.metrics
-    assert metrics["random"] == open_run(made).record.metrics["random"]
+    assert metrics == open_run(made).record.metrics
 
 
-def test_a_changed_covariate_is_noticed(made, own_world, tmp_path):
-    covariates = ("fixed", str(own_world.folder / HEIGHT))
-    path = tmp_path / "run"
-    run_map(own_world.request(path, covariates=covariates))
+def test_a_changed_covariate_is_noticed(made, world, own_world, tmp_path):
+    path = shutil.copytree(made, tmp_path / "run")
+    text = (path / "run.json").read_text()
+    (path / "run.json").write_text(text.replace(str(world.folder), str(own_world.folder)))
+    assert run_map(
+        own_world.request(path, covariates=("fixed", str(own_world.folder / HEIGHT)))
+    ).already_there
     next(own_world.folder.rglob("*_fixed_tiles.parquet")).unlink()
     halves = write_halves(own_world, tmp_path, ("west", "east", "far"), 0.5)
     with pytest.raises(RequestError, match="contains a run that differs in settings, inputs"):
