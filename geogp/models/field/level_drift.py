@@ -45,8 +45,9 @@ def _joined_times(times: Tensor) -> tuple[Tensor, Tensor]:
     most = min(MOST_TIMES, max(len(times) // LEAST_ROWS, 2))
     if len(distinct) <= most:
         return distinct, number
-    edges = torch.linspace(float(distinct[0]), float(distinct[-1]), most + 1)[1:-1]
-    _, number = torch.unique(torch.bucketize(times.contiguous(), edges.to(times)), return_inverse=True)
+    edges = torch.linspace(float(distinct[0]), float(distinct[-1]), most + 1)[1:-1].to(times)
+    interval = torch.bucketize(times.contiguous(), edges)
+    _, number = torch.unique(interval, return_inverse=True)
     return torch.bincount(number, times) / torch.bincount(number), number
 
 
