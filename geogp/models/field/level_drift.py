@@ -46,7 +46,9 @@ def _joined_times(times: Tensor) -> tuple[Tensor, Tensor]:
     if len(distinct) <= most:
         return distinct, number
     edges = torch.linspace(float(distinct[0]), float(distinct[-1]), most + 1)[1:-1]
-    _, number = torch.unique(torch.bucketize(times.contiguous(), edges.to(times)), return_inverse=True)
+    _, number = torch.unique(
+        torch.bucketize(times.contiguous(), edges.to(times)), return_inverse=True
+    )
     return torch.bincount(number, times) / torch.bincount(number), number
 
 
