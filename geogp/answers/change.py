@@ -30,7 +30,7 @@ from geogp.answers.answer import (
     with_interval,
     with_rows,
 )
-from geogp.answers.area_files import tile_grid, write_areas
+from geogp.answers.area_files import answer_grid, write_areas
 from geogp.answers.areas import REACH
 from geogp.answers.requests import ChangeRequest
 from geogp.answers.tile_areas import TileAreas, tile_areas
@@ -336,7 +336,7 @@ def _write_tiles(opened: Reopened, changes: LevelChanges, end: str) -> list[Path
     ):
         attributes = {"long_name": label, "units": unit}
         variables[f"{name}_{end}"] = values.astype(np.float32), np.nan, attributes
-    grid = tile_grid(opened, variables)
+    grid = answer_grid(opened, variables)
     return write_styles(grid, opened.path) + write_geotiffs(grid, opened.path)
 
 
