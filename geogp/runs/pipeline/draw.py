@@ -311,10 +311,10 @@ def averages_on(
         rows.pivot_table(index="quarter", columns="tile", values=name, aggfunc="sum")
         for name in ("sum", "tests")
     )
-    found = sums if counted else sums / tests
+    values = sums if counted else sums / tests
     wanted = tiles_to_codes(tiles.column, tiles.row, tiles.zoom)
     measured = wanted[np.isin(wanted, rows["tile"])]
-    return found.reindex(index=sorted(quarters), columns=measured).to_numpy(np.float64)
+    return values.reindex(index=sorted(quarters), columns=measured).to_numpy(np.float64)
 
 
 def reference_slices(
