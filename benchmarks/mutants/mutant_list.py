@@ -114,8 +114,8 @@ MUTANTS = [
         "geodata/places/region",
         "geodata/places/test_antimeridian",
         pieces_not_turned_back=(
-            "xoff=-360 * turn) if turn else one for",
-            "xoff=-359 * turn) if turn else one for",
+            "xoff=-360 * turn) if turn else piece",
+            "xoff=-359 * turn) if turn else piece",
         ),
     ),
     # Splits, scores, calibration

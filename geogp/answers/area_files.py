@@ -55,7 +55,7 @@ def write_areas(
         "flag_values": list(range(1, len(areas) + 1)),
         "flag_meanings": meanings,
     }
-    rasters = write_geotiffs(tile_grid(opened, {name: (number, 0, attributes)}), opened.path)
+    rasters = write_geotiffs(answer_grid(opened, {name: (number, 0, attributes)}), opened.path)
     write_bytes(paths[4], picture)
     write_json(paths[3], content)
     return [*paths[:-1], *rasters, paths[-1]]
@@ -69,7 +69,7 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
-def tile_grid(
+def answer_grid(
     opened: "Reopened", variables: dict[str, tuple[NDArray[Any], float, dict[str, Any]]]
 ) -> xr.Dataset:
     """Return rasters of tiles, from the values (n,), the value elsewhere, and attributes."""

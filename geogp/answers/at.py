@@ -129,7 +129,7 @@ def place_answers(
     rows = _described_places(tiles, place, longitude, latitude, request.near_km)
     many = rows.loc[rows.index.repeat(times)].reset_index(drop=True)
     first = ["latitude", "longitude", "in_region"]
-    labels = [quarter_label(one) for one in quarters]
+    labels = [quarter_label(quarter) for quarter in quarters]
     start = many[first].assign(quarter=labels * len(rows), speaks_of=question.words())
     table = pd.concat([start, predicted.reindex(many.index), many.drop(columns=first)], axis=1)
     described = {
@@ -144,7 +144,7 @@ def place_answers(
         "data_end": opened.quarters[-1],
         "near_km": request.near_km,
         "zoom": tiles.zoom,
-        "thresholds": {one.variable: one.met for one in thresholds},
+        "thresholds": {threshold.variable: threshold.met for threshold in thresholds},
     }
     return PlaceAnswers(table, tuple(np.flatnonzero(~inside).tolist()), described)
 
@@ -181,14 +181,14 @@ def _quarters(record: OpenedRecord, request: PlaceQuestion, *, timeless: bool) -
 
 def _question(record: OpenedRecord, request: PlaceQuestion) -> Question:
     """Return the predicted quantity; raise RequestError if the model cannot predict it."""
-    about, drawn = find_model(record.model), record.map
+    model, drawn = find_model(record.model), record.map
     quarter, latest = quarter_index(drawn.at), quarter_index(record.quarters[-1])
-    if about.kind == CLASS:
+    if model.kind == CLASS:
         raise RequestError(
             f"the target of this run is a class ({record.target}), which geogp at cannot predict. "
             "Click a place on the map page, or read tiles.parquet."
         )
-    if about.counts:
+    if model.counts:
         if request.question or request.tests or request.devices:
             raise RequestError(
                 "the run predicts numbers of tests; --for, --tests and --devices describe averages "
@@ -202,15 +202,15 @@ def _question(record: OpenedRecord, request: PlaceQuestion) -> Question:
             f"--tests and --devices describe a tile mean; --for {name} does not use these numbers. "
             f"Leave them out, or choose --for {mean}."
         )
-    if name == LEVEL and not about.has_spread:
+    if name == LEVEL and not model.has_spread:
         raise RequestError(
-            f"{about.name} does not state the uncertainty of its level. Choose --for {mean} or "
+            f"{model.name} does not state the uncertainty of its level. Choose --for {mean} or "
             f"--for {single}."
         )
-    if name == LEVEL or not (about.has_tiles or record.settings.checks.conformal == BY_STRATA):
+    if name == LEVEL or not (model.has_tiles or record.settings.checks.conformal == BY_STRATA):
         return Question(name, quarter, latest, None)
     if name == single:
-        return Question(name, quarter, latest, 1, 1 if about.has_tiles else None)
+        return Question(name, quarter, latest, 1, 1 if model.has_tiles else None)
     tests = request.tests or (drawn.tests if drawn.question == mean else None)
     if tests is None:
         raise RequestError(
@@ -219,7 +219,7 @@ def _question(record: OpenedRecord, request: PlaceQuestion) -> Question:
     devices = request.devices
     if devices is None and tests == drawn.tests:
         devices = given(drawn.devices, None)
-    return Question(name, quarter, latest, tests, devices if about.has_tiles else None)
+    return Question(name, quarter, latest, tests, devices if model.has_tiles else None)
 
 
 def _thresholds(record: OpenedRecord, request: PlaceQuestion) -> tuple[Threshold, ...]:
@@ -245,15 +245,15 @@ def _described_places(
     column, row = quadkeys.tiles_at(longitude, latitude)
     code = quadkeys.tiles_to_codes(column, row)
     table = pd.DataFrame({"latitude": latitude, "longitude": longitude, "in_region": inside})
-    found: dict[str, Any] = {
+    columns: dict[str, Any] = {
         "tests_near": sums_within_km(*here, *measured, tiles.tests[tested], km=near_km),
         "nearest_measured_km": nearest_km(*here, *measured) if len(own) else np.zeros(0),
         "stratum": tiles.stratum[own].astype(object),
     }
     if tiles.county is not None:
-        found["county"] = tiles.county[own]
-    found["quadkey"] = quadkeys.format_quadkeys(code[inside]).astype(object)
-    described = pd.DataFrame(found, index=np.flatnonzero(inside))
+        columns["county"] = tiles.county[own]
+    columns["quadkey"] = quadkeys.format_quadkeys(code[inside]).astype(object)
+    described = pd.DataFrame(columns, index=np.flatnonzero(inside))
     described["tests_near"] = described["tests_near"].astype("Int64")
     return table.join(described)
 
@@ -263,8 +263,8 @@ def _columns(
 ) -> pd.DataFrame:
     """Return the median, the intervals and the probabilities of predictions, in units of people."""
 
-    def value(found: Floats) -> Floats:
-        return found if quantity.counted else 10**found
+    def value(y: Floats) -> Floats:
+        return y if quantity.counted else 10**y
 
     columns = {f"median_{quantity.suffix}": value(prediction.median)}
     for level in LEVELS:
@@ -299,19 +299,19 @@ class _Predictor:
         table = tables.at(x, y, when, provider=question.provider)
         inputs, tests = self.model.inputs(table), float(question.tests or 1)
         level = question.name == LEVEL
-        found = self.model.network_.predict(inputs, tests, question.devices, level=level)
+        prediction = self.model.network_.predict(inputs, tests, question.devices, level=level)
         if not repair.n or level:
-            return found
+            return prediction
         names = self.record.strata or STRATA
         places = RepairPlaces(
             self.tiles.stratum[place], np.full(len(x), tests), x, y, (names[0], names[1])
         )
-        return repair.apply(found, places)
+        return repair.apply(prediction, places)
 
     def _context(self) -> tuple[PlaceTables, Repair]:
         """Return the covariates and the conformal repair of the run."""
-        held = given(self.record.calibration, None)
-        method = NONE if held is None else given(held.method, NONE)
+        calibration = given(self.record.calibration, None)
+        method = NONE if calibration is None else given(calibration.method, NONE)
         if self.record.settings.data.covariates or method == LOCAL:
             from geogp.runs.pipeline.repair import repair_of  # noqa: PLC0415 - slow
             from geogp.runs.pipeline.splits import (  # noqa: PLC0415 - slow
@@ -322,19 +322,19 @@ class _Predictor:
             settings, inputs = opened.settings, opened.inputs
             rows = map_calibration_rows(settings, inputs)
             return inputs.places, repair_of(settings.conformal, inputs, self.model, rows)
-        if held is None or method == NONE:
+        if calibration is None or method == NONE:
             return PlaceTables(), NO_REPAIR
         cells = tuple(
             Cell(
-                one.stratum,
-                one.tests[0] or 1,
-                one.tests[1],
-                one.n,
-                tuple(np.nan if knot is None else knot for knot in one.knots),
+                cell.stratum,
+                cell.tests[0] or 1,
+                cell.tests[1],
+                cell.n,
+                tuple(np.nan if knot is None else knot for knot in cell.knots),
             )
-            for one in given(held.cells, [])
+            for cell in given(calibration.cells, [])
         )
-        return PlaceTables(), Repair(method, given(held.n, 0), cells)
+        return PlaceTables(), Repair(method, given(calibration.n, 0), cells)
 
 
 def answer_at(request: AtRequest, listener: ProgressListener | None = None) -> Answer:

@@ -30,7 +30,7 @@ from geogp.answers.answer import (
     with_interval,
     with_rows,
 )
-from geogp.answers.area_files import tile_grid, write_areas
+from geogp.answers.area_files import answer_grid, write_areas
 from geogp.answers.areas import REACH
 from geogp.answers.requests import ChangeRequest
 from geogp.answers.tile_areas import TileAreas, tile_areas
@@ -184,7 +184,7 @@ def describe_changes(
     """
     count = len(level) // 2
     mean = areas.means(count)
-    first, last = (mean.T @ part for part in np.split(level.mean, 2))
+    first, last = (mean.T @ half for half in np.split(level.mean, 2))
     change = last - first
     sd = np.sqrt(level.sum_variances(sparse.vstack([-mean, mean], format="csc")))
     columns: dict[str, Any] = {
@@ -229,7 +229,8 @@ def unchanged_scores(
         own = np.trace(parts, axis1=1, axis2=3)
         # The variance of a change: both times, less twice the covariance.
         total, diagonal = (
-            part[0, 0] + part[1, 1] - part[0, 1] - part[1, 0] for part in (parts.sum((1, 3)), own)
+            block[0, 0] + block[1, 1] - block[0, 1] - block[1, 0]
+            for block in (parts.sum((1, 3)), own)
         )
         apart = (total - diagonal) / max(m * (m - 1), 1)
         prior[k] = apart * (1 - 1 / n) + diagonal / m / n
@@ -336,7 +337,7 @@ def _write_tiles(opened: Reopened, changes: LevelChanges, end: str) -> list[Path
     ):
         attributes = {"long_name": label, "units": unit}
         variables[f"{name}_{end}"] = values.astype(np.float32), np.nan, attributes
-    grid = tile_grid(opened, variables)
+    grid = answer_grid(opened, variables)
     return write_styles(grid, opened.path) + write_geotiffs(grid, opened.path)
 
 

@@ -137,7 +137,7 @@ def excursions(
     `area_weights`.
     """
     sd = np.sqrt(level.single_variances())
-    scores = [one.sign * (level.mean - one.log10) / sd for one in thresholds]
+    scores = [threshold.sign * (level.mean - threshold.log10) / sd for threshold in thresholds]
     out = np.zeros(len(sd), np.bool_) if far is None else far
     met, short = (
         [FirstMisses(np.where(out, -np.inf, side * z)) for z in scores] for side in (1.0, -1.0)
@@ -276,7 +276,7 @@ def read_exceedance(name: str, content: dict[str, Any], table: pd.DataFrame) -> 
             *columns,
         ),
         before=(_BEFORE,),
-        after=tuple(_words(one, content) for one in content["joint_regions"].values()),
+        after=tuple(_words(region, content) for region in content["joint_regions"].values()),
         other_names=(
             *(f"{name}_{layer}" for layer in table["layer"]),
             f"excursion_{tag}",

@@ -49,11 +49,11 @@ class MapCall(MapSettings):
 def _parameters() -> str:
     """Return the parameters of the docstring, from the help texts of the settings."""
     settings, kinds = settings_of(MapCall), inspect.signature(MapCall).parameters
-    names = {one.option_name(name): f"``{name}``" for name, one in settings.items()}
+    names = {choice.option_name(name): f"``{name}``" for name, choice in settings.items()}
     return "\n".join(
         f"{name} : {inspect.formatannotation(kinds[name].annotation)}\n"
-        f"    {re.sub(r'--[a-z-]+', lambda option: names[option[0]], one.told)}"
-        for name, one in settings.items()
+        f"    {re.sub(r'--[a-z-]+', lambda option: names[option[0]], choice.told)}"
+        for name, choice in settings.items()
     )
 
 

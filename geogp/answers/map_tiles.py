@@ -47,7 +47,7 @@ class MapTiles:
         column, row = quadkeys.tiles_at(longitude, latitude, self.zoom)
         width = 360 / (1 << self.zoom)
         height = width * np.cos(np.deg2rad(latitude))
-        found = np.full(len(column), -1, np.int64)
+        index = np.full(len(column), -1, np.int64)
         nearest = np.ones(len(column))
         for across, down in product((0, -1, 1), repeat=2):
             code = quadkeys.tiles_to_codes(column + across, row + down, self.zoom)
@@ -57,8 +57,8 @@ class MapTiles:
             better = (self.code[place] == code) & (apart < nearest)
             if not (across or down):  # the place's own tile comes first
                 better, apart = self.code[place] == code, np.zeros(len(column))
-            found, nearest = np.where(better, place, found), np.where(better, apart, nearest)
-        return found
+            index, nearest = np.where(better, place, index), np.where(better, apart, nearest)
+        return index
 
 
 def read_map_tiles(path: Path) -> MapTiles:

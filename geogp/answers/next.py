@@ -110,7 +110,7 @@ def describe_tiles(opened: Reopened, mean: Floats, chosen: Chosen, total: float)
     the level of the tile itself, before and after measurements of all chosen tiles.
     """
     tiles, at = opened.tiles, chosen.tiles
-    longitude, latitude = (part[at] for part in tiles.centres)
+    longitude, latitude = (degrees[at] for degrees in tiles.centres)
     unit = quantity_of(opened.settings.target).suffix
     columns: dict[str, Any] = {
         "rank": np.arange(1, len(at) + 1),

@@ -51,14 +51,14 @@ def page_layers(folder: Path, answers: Sequence[Answer]) -> tuple[list[Layer], l
     tiles: dict[tuple[str, str], tuple[str, TileLayer]] = {}
     for answer in answers:
         try:
-            part = answer.areas and _areas(folder, answer.name, answer.areas, answer.content)
+            areas = answer.areas and _areas(folder, answer.name, answer.areas, answer.content)
         except DataError as error:
             notes.append(left_out(answer.name, str(error)))
             continue
-        if part and part.layer.view.question == HOW_FAST:
-            levels.setdefault(part.same, []).append(part)
-        elif part:
-            changes[answer.name] = _joined([part])
+        if areas and areas.layer.view.question == HOW_FAST:
+            levels.setdefault(areas.same, []).append(areas)
+        elif areas:
+            changes[answer.name] = _joined([areas])
         if answer.tiles:
             tiles.setdefault(answer.tiles.quarters[::-1], (answer.name, answer.tiles))
     made = [_joined(parts) for parts in levels.values()]
@@ -127,8 +127,8 @@ def _areas(folder: Path, name: str, layer: AreaLayer, content: dict[str, Any]) -
 
 def _joined(parts: list[_Areas]) -> Layer:
     """Return the layer of the same areas at one or more times, in order."""
-    times = {name: [one for part in parts for one in part.source[name]] for name in _BY_TIME}
-    middle = np.stack([part.bands for part in parts])[:, :, 1]
+    times = {name: [value for areas in parts for value in areas.source[name]] for name in _BY_TIME}
+    middle = np.stack([areas.bands for areas in parts])[:, :, 1]
     last = parts[-1]
     return layer_json(last.layer.view, "", {"areas": last.source | times}, middle)
 

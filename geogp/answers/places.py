@@ -50,8 +50,8 @@ def read_places_of(request: AtRequest) -> Places:
         )
     if match is None:
         return _read_file(path, request)
-    for name, one in settings_of(TableOptions).items():
-        if getattr(request, name) != one.default:
+    for name, choice in settings_of(TableOptions).items():
+        if getattr(request, name) != choice.default:
             option = f"--{name.replace('_', '-')}"
             raise RequestError(f"{option} describes a file of places. Leave {option} out.")
     north, east = float(match[1]), float(match[2])

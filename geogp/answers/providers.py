@@ -68,7 +68,7 @@ def provider_levels(opened: Reopened, request: AreasRequest) -> ProviderLevels:
     pairs = len(areas) * (len(providers) * (len(providers) + 1) // 2)
     level = opened.level(providers=providers, seed=request.seed, columns=pairs, calibrated=False)
     own = {name: opened.of_provider(name) for name in providers}
-    tables = {name: areas.table(one) for name, one in own.items()}
+    tables = {name: areas.table(mapped) for name, mapped in own.items()}
     parts = []
     for (a, b), columns in compared(level, areas, quantity, providers).items():
         far = np.array(areas.totals(own[a].far | own[b].far)) / tables[a]["tiles"]
@@ -107,7 +107,7 @@ def compared(
         return level.sum_means(weights), np.sqrt(level.sum_variances(weights))
 
     alone = dict(zip(providers, map(law, unit), strict=True))
-    found = {}
+    by_pair = {}
     for a, b in combinations(range(len(providers)), 2):
         names = providers[a], providers[b]
         columns: dict[str, Any] = {"provider": names[0], "other": names[1]}
@@ -117,11 +117,11 @@ def compared(
                 columns[f"{start}level{end}_{quantity.suffix}"] = 10 ** (middle + sign * REACH * sd)
         change, sd = law(unit[a] - unit[b])
         ends = {"": change, "_lower": change - REACH * sd, "_upper": change + REACH * sd}
-        columns |= {f"difference{end}_percent": as_percent(part) for end, part in ends.items()}
+        columns |= {f"difference{end}_percent": as_percent(value) for end, value in ends.items()}
         columns |= {"difference_log10": change, "difference_sd_log10": sd}
         faster = change if quantity.bound == "lower" else -change
-        found[names] = columns | {"probability_faster": special.ndtr(faster / sd)}
-    return found
+        by_pair[names] = columns | {"probability_faster": special.ndtr(faster / sd)}
+    return by_pair
 
 
 def answer_providers(opened: Reopened, request: AreasRequest, clock: Clock) -> tuple[Answer, ...]:

@@ -116,10 +116,10 @@ def tile_areas(opened: Reopened, by: str, crs: str | None = None) -> TileAreas:
     if by == BY_STRATUM:
         return _strata(opened)
     if resolution is not None:
-        found = hexagons_of(*centres, resolution)
+        hexagons = hexagons_of(*centres, resolution)
         tag = by.replace(":", "-")
-        inside = _grouped(found.number, len(found.names))
-        return TileAreas.with_tiles(tag, found.names, found.names, found.shapes, inside)
+        inside = _grouped(hexagons.number, len(hexagons.names))
+        return TileAreas.with_tiles(tag, hexagons.names, hexagons.names, hexagons.shapes, inside)
     layer = opened.layer(by, crs)
     number = layer.index(*centres)
     if not (number >= 0).any():
@@ -158,4 +158,4 @@ def _strata(opened: Reopened) -> TileAreas:
 def _wrapped(shape: BaseGeometry) -> MultiPolygon:
     """Return polygons with longitudes from -180 to 180, cut at the antimeridian."""
     parts = polygonal_parts(shape)
-    return MultiPolygon([piece for part in parts for piece in cut_at_antimeridian(part)])
+    return MultiPolygon([piece for polygon in parts for piece in cut_at_antimeridian(polygon)])

@@ -95,8 +95,8 @@ def _of_raster(opened: Reopened, path: Path) -> Floats:
     raster, side, tiles = RasterCovariate(path), 1 << FINER, opened.tiles
     total, missing = np.zeros(len(tiles)), np.zeros(len(tiles))
     for across, down in np.ndindex(side, side):
-        part = Tiles(tiles.column * side + across, tiles.row * side + down, tiles.zoom + FINER)
-        value = raster.at(*part.centres).value
+        finer = Tiles(tiles.column * side + across, tiles.row * side + down, tiles.zoom + FINER)
+        value = raster.at(*finer.centres).value
         total += np.nan_to_num(value) / side**2
         missing += np.isnan(value)
     if missing.all():
@@ -139,12 +139,12 @@ def _of_points(opened: Reopened, path: Path) -> Floats:
 
 def _of_column(opened: Reopened, column: str, by: str | None, crs: str | None) -> Floats:
     """Return the weights in a column of the polygons of ``--by``, or else of tiles.parquet."""
-    held: list[str] = []
+    numeric: list[str] = []
     if by is not None and by not in {BY_STRATUM, *CENSUS_LAYERS} and not by.startswith("h3:"):
         # Rows that are left out are in the warnings of the areas.
         polygons = choose_polygons(by, "FILE or FILE:COLUMN", crs, []).table
-        held = [name for name in polygons if pd.api.types.is_numeric_dtype(polygons[name])]
-        if column in held:
+        numeric = [name for name in polygons if pd.api.types.is_numeric_dtype(polygons[name])]
+        if column in numeric:
             return _spread(opened, polygons, column)
     table = read_table(opened.path / TILES_FILE, MAX_TILES).to_pandas().set_index("quadkey")
     own = [name for name in table if pd.api.types.is_numeric_dtype(table[name])]
@@ -152,7 +152,7 @@ def _of_column(opened: Reopened, column: str, by: str | None, crs: str | None) -
         weights: Floats = table[column].reindex(opened.tiles.quadkeys).to_numpy(np.float64)
         return weights
     raise RequestError(
-        f"expected --weights with a GeoTIFF or one of the columns {named([*held, *own], 40)}, "
+        f"expected --weights with a GeoTIFF or one of the columns {named([*numeric, *own], 40)}, "
         f"found {quoted(column)}."
     )
 
@@ -167,14 +167,14 @@ def _spread(opened: Reopened, polygons: gpd.GeoDataFrame, column: str) -> Floats
     km2 = tile_areas_km2(centres[1], opened.tiles.zoom)
     total = np.bincount(place, km2, minlength=count + 1)
     inside = polygons.representative_point().within(opened.inputs.region.wrapped).to_numpy()
-    for found, why in (
+    for where, why in (
         (
             inside,
             "contain no centre of a tile, and is left out. Map the region with a higher --zoom.",
         ),
         (~inside, "lie outside the region, and is left out."),
     ):
-        lost = values[:-1][found & (total[:-1] == 0)].sum()
+        lost = values[:-1][where & (total[:-1] == 0)].sum()
         if lost > 0:
             share = lost / values.sum()
             opened.listener.warn(f"{share:.1%} of {column} belongs to polygons that {why}")

@@ -42,11 +42,11 @@ def compare_runs(
         RunContent(name, run.record, run.predictions)
         for name, run in zip(called, opened, strict=True)
     ]
-    found = compare(contents, reference=reference)
+    comparison = compare(contents, reference=reference)
     makers = (compare_pages.comparison_html, compare_pages.comparison_markdown, report_json)
     for name, make in zip(names, (*makers, compare_pages.comparison_latex), strict=False):
-        output.write(out / name, make(found).encode())
+        output.write(out / name, make(comparison).encode())
     if not latex and output.is_own(out / _LATEX_FILE):  # the file of another comparison
         with output_errors(out / _LATEX_FILE):
             (out / _LATEX_FILE).unlink(missing_ok=True)
-    return found
+    return comparison

@@ -16,7 +16,7 @@ MAX_ROWS = 100_000_000
 """Largest number of rows to simulate; a small region may have a smaller limit."""
 
 
-_MAP = {name: {"setting": one} for name, one in settings_of(MapSettings).items()}
+_MAP = {name: {"setting": choice} for name, choice in settings_of(MapSettings).items()}
 """The settings of `MapSettings`, by name, for use in other requests."""
 
 

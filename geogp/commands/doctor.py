@@ -59,8 +59,8 @@ class DoctorResult:
     def text(self) -> str:
         """Return lines to paste into a bug report."""
         lines = []
-        for group, found in self.facts.items():
-            lines += [group, *(f"  {name}: {value}" for name, value in found.items())]
+        for group, values in self.facts.items():
+            lines += [group, *(f"  {name}: {value}" for name, value in values.items())]
         lines.append("problems" if self.problems else "no problem found")
         return "\n".join([*lines, *(f"  {problem}" for problem in self.problems)])
 
@@ -80,9 +80,9 @@ def examine(source: str, boundaries: str, *, ask: bool = True) -> DoctorResult:
         "sources": _sources(source, boundaries, problems) if ask else {},
     }
     clean = {
-        group: {_clean(name): _clean(value) for name, value in found.items()}
-        for group, found in facts.items()
-        if found
+        group: {_clean(name): _clean(value) for name, value in values.items()}
+        for group, values in facts.items()
+        if values
     }
     return DoctorResult(clean, tuple(map(_clean, problems)))
 
@@ -102,8 +102,8 @@ def _about() -> dict[str, str]:
 
 def _packages() -> dict[str, str]:
     declared = importlib.metadata.requires("geogp") or []
-    needed = [one for one in declared if "extra ==" not in one]
-    versions = {found[0]: _version(found[0]) for one in needed if (found := _NAME.match(one))}
+    matches = [_NAME.match(text) for text in declared if "extra ==" not in text]
+    versions = {match[0]: _version(match[0]) for match in matches if match}
     optional = {name: version for name in OPTIONAL if (version := _version(name)) != "missing"}
     libraries = {"GDAL": rasterio.__gdal_version__, "PROJ": pyproj.proj_version_str}
     return {**versions, **optional, **libraries, "GEOS": shapely.geos_version_string}
@@ -118,11 +118,11 @@ def _version(name: str) -> str:
 
 def _devices(problems: list[str]) -> dict[str, str]:
     """Test each device, and return a description of each device."""
-    found = {"cpu": f"threads: {torch.get_num_threads()}"}
+    devices = {"cpu": f"threads: {torch.get_num_threads()}"}
     for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
-        about = torch.cuda.get_device_properties(index)
-        found[f"cuda:{index}"] = f"{about.name}, {_gigabytes(about.total_memory)}"
-    for device in found:
+        properties = torch.cuda.get_device_properties(index)
+        devices[f"cuda:{index}"] = f"{properties.name}, {_gigabytes(properties.total_memory)}"
+    for device in devices:
         try:
             wrong = _arithmetic_error(device)
         except RuntimeError as error:
@@ -133,11 +133,11 @@ def _devices(problems: list[str]) -> dict[str, str]:
                 f"device {device} computes wrong results: the error of a Cholesky factorisation "
                 f"is {wrong:.1e}."
             )
-    if len(found) == 1:
+    if len(devices) == 1:
         built = torch.version.cuda
         with_cuda = f"none found (torch is built for CUDA {built})"
-        found["cuda"] = with_cuda if built else "torch is built without CUDA"
-    return found
+        devices["cuda"] = with_cuda if built else "torch is built without CUDA"
+    return devices
 
 
 def _arithmetic_error(device: str) -> float:
@@ -151,7 +151,7 @@ def _cache(problems: list[str]) -> dict[str, str]:
     items = cache_items()
     left = sum(item.state == UNFINISHED for item in items)
     size = sum(item.size for item in items)
-    found = {
+    facts = {
         "folder": str(folder),
         "content": (
             f"{len(items) - left} files, {left} unfinished, {_gigabytes(size)} (`geogp cache "
@@ -162,13 +162,13 @@ def _cache(problems: list[str]) -> dict[str, str]:
     try:
         with tempfile.TemporaryFile(dir=there):
             pass
-        found["free"] = _gigabytes(shutil.disk_usage(there).free)
+        facts["free"] = _gigabytes(shutil.disk_usage(there).free)
     except OSError as error:
         problems.append(
             f"the cache {folder} cannot be written to: {error.strerror}. Set GEOGP_CACHE to "
             "another folder."
         )
-    return found
+    return facts
 
 
 def _sources(source: str, boundaries: str, problems: list[str]) -> dict[str, str]:
@@ -178,15 +178,15 @@ def _sources(source: str, boundaries: str, problems: list[str]) -> dict[str, str
         f"tiles {source}": lambda: _answer(source, tiles, by_parts=True),
         f"boundaries {boundaries}": lambda: _answer(boundaries, STATE_FILES, by_parts=False),
     }
-    found = {}
+    answers = {}
     with ThreadPoolExecutor() as pool:
         for name, task in {name: pool.submit(ask) for name, ask in questions.items()}.items():
             try:
-                found[name] = task.result()
+                answers[name] = task.result()
             except GeogpError as error:
-                found[name] = "not usable, see below"
+                answers[name] = "not usable, see below"
                 problems.append(str(error))
-    return found
+    return answers
 
 
 def _answer(where: str, names: tuple[str, ...], *, by_parts: bool) -> str:

@@ -65,10 +65,10 @@ def _cleared(text: str) -> str:
     """Return a text without the secrets in its addresses and in the command's addresses."""
     instead: dict[str, str] = {}
     for word in sys.argv:
-        for part in (word, word.partition("=")[2]):  # option and value, or the value
-            if (shown := word_without_secrets(part)) != part:
-                instead |= dict.fromkeys(_secrets_in(part), "...")
-                instead[part] = shown
+        for argument in (word, word.partition("=")[2]):  # option and value, or the value
+            if (shown := word_without_secrets(argument)) != argument:
+                instead |= dict.fromkeys(_secrets_in(argument), "...")
+                instead[argument] = shown
     for secret in sorted(instead, key=len, reverse=True):
         for form in (secret, repr(secret)[1:-1]):  # the second is the form in Python's quotes
             text = text.replace(form, instead[secret])

@@ -39,45 +39,45 @@ def fetch(request: FetchRequest, listener: ProgressListener | None = None) -> di
         )
     wanted = parse_quarters(request.quarters) if request.quarters else None
     listener.stage("downloading boundaries and tiles")
-    found = request.place.read()
-    for text in found.warnings:
+    boundaries = request.place.read()
+    for text in boundaries.warnings:
         listener.warn(text)
     quarters = wanted.all if wanted else all_quarters()
-    held = fetch_quarters(
+    fetched = fetch_quarters(
         source,
-        found.region,
+        boundaries.region,
         request.service,
         quarters,
         refresh=request.refresh,
         progress=lambda done, total, note: listener.progress("tiles", done, total, note),
     )
-    held.check_named(wanted.named if wanted else (), source.where, request.service)
-    if not held.files:
+    fetched.check_named(wanted.named if wanted else (), source.where, request.service)
+    if not fetched.files:
         period = ", ".join(map(quarter_label, quarters[:1] + quarters[-1:]))
         raise DataError(
             f"{source.where} has no {request.service} tiles for {period} or any quarter between. "
             "Choose other quarters."
         )
-    warnings = held.warnings(source.where)
+    warnings = fetched.warnings(source.where)
     for text in warnings:
         listener.warn(text)
     return {
-        "region": found.region.code,
+        "region": boundaries.region.code,
         "service": request.service,
-        "quarters": [_quarter(quarter, one) for quarter, one in held.files.items()],
-        "missing": list(map(quarter_label, held.missing)),
-        "unreached": list(map(quarter_label, held.unreached)),
+        "quarters": [_quarter(quarter, file) for quarter, file in fetched.files.items()],
+        "missing": list(map(quarter_label, fetched.missing)),
+        "unreached": list(map(quarter_label, fetched.unreached)),
         "warnings": warnings,
     }
 
 
-def _quarter(quarter: int, held: LocalFile) -> dict[str, Any]:
-    note = held.note
+def _quarter(quarter: int, file: LocalFile) -> dict[str, Any]:
+    note = file.note
     assert note is not None
     facts = {name: getattr(note, name) for name in _FROM_NOTE}
     return {
         "quarter": quarter_label(quarter),
-        "fresh": held.fresh,
+        "fresh": file.fresh,
         "whole": note.ranges is None,
         **facts,
     }

@@ -76,12 +76,12 @@ class _ShownRun:
         return [
             {
                 "title": SPLITS[split].title,
-                "n": found[ALL].n,
-                "gain": found[ALL].gain(baseline.get(split, {}).get(ALL)),
-                "crps": getattr(found[ALL], "crps", None),
-                **{name: getattr(found.get(name), share, None) for name in STRATA},
+                "n": strata[ALL].n,
+                "gain": strata[ALL].gain(baseline.get(split, {}).get(ALL)),
+                "crps": getattr(strata[ALL], "crps", None),
+                **{name: getattr(strata.get(name), share, None) for name in STRATA},
             }
-            for split, found in self.run.metrics.items()
+            for split, strata in self.run.metrics.items()
         ]
 
 
@@ -104,16 +104,16 @@ def make_gallery(
     a file of a run folder in `places` is damaged, and OutputError if the page cannot be written.
     """
     listener = listener or ProgressListener()
-    found, skipped = _find(places)
+    runs, skipped = _find(places)
     page = out / _PAGE
-    output = OutputFiles("gallery", [page], runs=[path for path, _ in found], force=force)
+    output = OutputFiles("gallery", [page], runs=[path for path, _ in runs], force=force)
     read: list[_ShownRun] = []
-    for path, asked in found:
+    for path, chosen in runs:
         listener.stage(f"reading {path}")
         try:
             read.append(_read(path, out))
         except DataError as error:
-            if asked:
+            if chosen:
                 raise
             skipped.append((path, str(error)))
     for path, reason in skipped:
@@ -123,25 +123,27 @@ def make_gallery(
             f"expected finished runs in {', '.join(map(str, places))}, found none that can be "
             "read. Give run folders, or a folder that contains run folders."
         )
-    read.sort(key=lambda one: (*one.kind, one.region, one.run.model, one.name))
-    attributions = sorted({given(one.run.attribution, "") or DEFAULT_ATTRIBUTION for one in read})
+    read.sort(key=lambda shown: (*shown.kind, shown.region, shown.run.model, shown.name))
+    attributions = sorted(
+        {given(shown.run.attribution, "") or DEFAULT_ATTRIBUTION for shown in read}
+    )
     left_out = [
         (printable(str(path)), printable(" ".join(reason.split()))) for path, reason in skipped
     ]
     content = {"groups": _groups(read), "skipped": left_out, "attributions": attributions}
     more = {"count": len(read), "units": UNITS, "files": files}
     output.write(page, html_page("gallery", content | more).encode())
-    return Gallery(page, tuple(one.path for one in read), tuple(skipped))
+    return Gallery(page, tuple(shown.path for shown in read), tuple(skipped))
 
 
 def _find(places: Sequence[Path]) -> tuple[list[tuple[Path, bool]], list[tuple[Path, str]]]:
     """Return the runs and the skipped runs; true marks a run whose folder itself is in `places`."""
-    found: dict[Path, tuple[Path, bool]] = {}
+    runs: dict[Path, tuple[Path, bool]] = {}
     skipped: list[tuple[Path, str]] = []
     for place in places:
         if _is_complete(place) or _is_begun(place):
             read_run_record(place)
-            found[place.resolve()] = (place, True)
+            runs[place.resolve()] = (place, True)
             continue
         try:
             folders = sorted(path for path in place.iterdir() if path.is_dir())
@@ -158,9 +160,9 @@ def _find(places: Sequence[Path]) -> tuple[list[tuple[Path, bool]], list[tuple[P
                 "in this folder or in one of its subfolders."
             )
         for folder in complete:
-            found.setdefault(folder.resolve(), (folder, False))
+            runs.setdefault(folder.resolve(), (folder, False))
         skipped += [(folder, _UNFINISHED) for folder in begun]
-    return list(found.values()), skipped
+    return list(runs.values()), skipped
 
 
 def _is_complete(folder: Path) -> bool:
@@ -195,12 +197,12 @@ def _links(path: Path, out: Path) -> dict[str, str]:
 
 def _groups(read: Sequence[_ShownRun]) -> list[dict[str, Any]]:
     """Return the runs of each group, with their pictures and the colour scale of the pictures."""
-    kinds = dict.fromkeys(one.kind for one in read)
+    kinds = dict.fromkeys(shown.kind for shown in read)
     times = Counter(kind[:2] for kind in kinds)
     groups = []
     for kind in kinds:
-        runs = [one for one in read if one.kind == kind]
-        drawn = draw_thumbnails([one.picture for one in runs])
+        runs = [shown for shown in read if shown.kind == kind]
+        drawn = draw_thumbnails([shown.picture for shown in runs])
         title = f"{kind[0]}, {kind[1]}".capitalize()
         groups.append(
             {

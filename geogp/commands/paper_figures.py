@@ -107,7 +107,7 @@ def _figures(
         )
     opened = run.reopen(counts=True)
     if not counts:
-        widths = _widths(run, [open_run(one) for one in request.beside], split)
+        widths = _widths(run, [open_run(path) for path in request.beside], split)
         cells = spread_by_cell(_rows_of(run, split))
     run.listener.stage("computing the kernel and the components of the basis over the region")
     slices, components = _kernel(opened)
@@ -192,16 +192,16 @@ def _widths(run: Run, others: list[Run], split: str) -> dict[str, dict[str, Floa
     """Return the widths of the intervals, by run and stratum."""
     for other in others:
         for key in ("region", "service", "target"):
-            expected, found = getattr(run.record, key), getattr(other.record, key)
-            if expected != found:
-                raise RequestError(f"{other.path} has the {key} {found}, expected {expected}.")
+            expected, value = getattr(run.record, key), getattr(other.record, key)
+            if expected != value:
+                raise RequestError(f"{other.path} has the {key} {value}, expected {expected}.")
     runs = [run, *others]
-    names = [one.record.model for one in runs]
+    names = [shown.record.model for shown in runs]
     if len(set(names)) < len(names):
-        names = run_names([one.path for one in runs])
+        names = run_names([shown.path for shown in runs])
     return {
-        name: _by_stratum(widths_by_group(_rows_of(one, split)))
-        for name, one in zip(names, runs, strict=True)
+        name: _by_stratum(widths_by_group(_rows_of(shown, split)))
+        for name, shown in zip(names, runs, strict=True)
     }
 
 
@@ -216,7 +216,7 @@ def _rows_of(run: Run, split: str) -> pd.DataFrame:
 
 def _by_stratum(values: dict[str, Floats]) -> dict[str, Floats]:
     """Return the values of each stratum with rows, or of all rows if strata are unknown."""
-    known = {name: found for name, found in values.items() if name != ALL and len(found)}
+    known = {name: rows for name, rows in values.items() if name != ALL and len(rows)}
     return known or {ALL: values[ALL]}
 
 
@@ -229,11 +229,13 @@ def _kernel(opened: Reopened) -> tuple[list[Any], Components]:
 
 def _curves(run: Run, *, counts: bool) -> dict[str, dict[str, Reliability]]:
     """Return the reliability curves of the first three splits, by title and stratum."""
-    found = {}
+    by_split = {}
     for name in list(run.record.metrics)[:_SPLITS_SHOWN]:
         rows = run.predictions[run.predictions["split"] == name]
         groups = group_reports(rows, split_rows(rows), {}, counts=counts)
-        curves = {group: one.reliability for group, one in groups.items() if one.reliability}
+        curves = {
+            group: report.reliability for group, report in groups.items() if report.reliability
+        }
         whole = curves.pop(ALL)
-        found[SPLITS[name].title] = curves or {ALL: whole}
-    return found
+        by_split[SPLITS[name].title] = curves or {ALL: whole}
+    return by_split

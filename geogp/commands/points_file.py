@@ -50,42 +50,42 @@ def describe_points(request: PointsRequest, listener: ProgressListener) -> dict[
     inputs = read_inputs(request.map, heard)
     plan_map(request.map, inputs, pick_device(request.map.device), heard)
     make_splits(request.map, inputs, heard)
-    found, seen = inputs.points, inputs.observations
-    assert found is not None, "the request has a file of tests"
-    warnings = [*heard.warnings, *_mistaken(found)]
+    points, seen = inputs.points, inputs.observations
+    assert points is not None, "the request has a file of tests"
+    warnings = [*heard.warnings, *_mistaken(points)]
     for text in warnings:
         listener.warn(text)
     quarters, rows = np.unique(seen.quarter, return_index=True)
     tests = np.add.reduceat(seen.tests, rows)
-    wide, high = extent_km(found.longitude, found.latitude)
+    wide, high = extent_km(points.longitude, points.latitude)
     return {
         "points": str(request.file),
         "target": request.target,
-        "understood": dict(found.notes),
-        "columns": found.columns,
+        "understood": dict(points.notes),
+        "columns": points.columns,
         "units": {
-            name: {"unit": unit, "from": origin} for name, (unit, origin) in found.units.items()
+            name: {"unit": unit, "from": origin} for name, (unit, origin) in points.units.items()
         },
-        "rows": found.rows,
-        "left_out": found.counts,
-        "tests": len(found.value),
+        "rows": points.rows,
+        "left_out": points.counts,
+        "tests": len(points.value),
         "tiles": len(np.unique(seen.quadkey)),
         "tile_quarters": len(seen),
         "quarters": dict(zip(map(quarter_label, quarters.tolist()), tests.tolist(), strict=True)),
         "bounds": [
-            *(float(found.longitude.min()), float(found.latitude.min())),
-            *(float(found.longitude.max()), float(found.latitude.max())),
+            *(float(points.longitude.min()), float(points.latitude.min())),
+            *(float(points.longitude.max()), float(points.latitude.max())),
         ],
         "extent_km": [round(wide, 1), round(high, 1)],
         "warnings": warnings,
     }
 
 
-def _mistaken(found: PointTests) -> list[str]:
+def _mistaken(points: PointTests) -> list[str]:
     """Return a warning if no town is near, but towns are with a swap or another sign."""
     east, north = town_places()
-    some = np.linspace(0, len(found.value) - 1, min(TOWNS_ASKED, len(found.value))).astype(int)
-    x, y = found.longitude[some], found.latitude[some]
+    some = np.linspace(0, len(points.value) - 1, min(TOWNS_ASKED, len(points.value))).astype(int)
+    x, y = points.longitude[some], points.latitude[some]
     towns_km = float(np.median(nearest_km(x, y, east, north)))
     if towns_km < FAR_FROM_TOWNS_KM:
         return []
@@ -96,5 +96,5 @@ def _mistaken(found: PointTests) -> list[str]:
             near += [f"{km:,.0f} km with {hint}"] * (km < NEAR_TOWNS_KM)
     if not near:
         return []
-    begin = f"the tests of {found.path.name} lie {towns_km:,.0f} km from the nearest towns, but "
+    begin = f"the tests of {points.path.name} lie {towns_km:,.0f} km from the nearest towns, but "
     return [f"{begin}{' or '.join(near)}. Are the coordinates right?"]

@@ -121,13 +121,13 @@ def _is_same(
 ) -> bool:
     """Return whether a simulation.json describes the requested simulation."""
     try:
-        held = read_json(description)
-        asked = {"seed": request.seed, "rows": request.rows, "service": request.service}
-        asked["quarters"] = [quarter_label(quarter) for quarter in quarters]
+        stored = read_json(description)
+        requested = {"seed": request.seed, "rows": request.rows, "service": request.service}
+        requested["quarters"] = [quarter_label(quarter) for quarter in quarters]
         return (
-            all(held[key] == value for key, value in asked.items())
-            and held["region"]["code"] == region.code
-            and held["region"].get("made_up_towns", False) == drawn  # older simulations lack it
+            all(stored[key] == value for key, value in requested.items())
+            and stored["region"]["code"] == region.code
+            and stored["region"].get("made_up_towns", False) == drawn  # older simulations lack it
         )
     except (OSError, ValueError, LookupError, TypeError):
         return False
@@ -167,10 +167,10 @@ def _region(request: SimulationRequest, listener: ProgressListener) -> tuple[Reg
     if request.place is None:
         region = simple_region()
     else:
-        found = request.place.read()
-        for text in found.warnings:
+        boundaries = request.place.read()
+        for text in boundaries.warnings:
             listener.warn(text)
-        region = found.region
+        region = boundaries.region
     if not request.made_up_towns:
         return region, False
     if region.strata is not None:

@@ -68,7 +68,7 @@ def read_region(
     """
     text = str(name)
     own = isinstance(name, Path) or file_and_rest(text)[0].is_file()
-    found = RegionChoice(
+    read = RegionChoice(
         region=None if own else text,
         file=text if own else None,
         boundaries=None if boundaries is None else str(boundaries),
@@ -76,8 +76,8 @@ def read_region(
         strata=None if strata is None else str(strata),
         crs=crs,
     ).read()
-    _warn(found.warnings)
-    return found.region
+    _warn(read.warnings)
+    return read.region
 
 
 @checked_arguments
@@ -134,15 +134,15 @@ def read_tiles(
     find_target(target)
     place = region if isinstance(region, Region) else read_region(region)
     one_of("service", service, SERVICES)
-    found = read_observations(
+    ingested = read_observations(
         open_source(str(source)),
         place,
         service=service,
         target=target,
         quarters=None if quarters is None else parse_quarters(str(quarters)),
     )
-    _warn(found.warnings)
-    seen = found.observations
+    _warn(ingested.warnings)
+    seen = ingested.observations
     table = gpd.GeoDataFrame(
         {
             "longitude": seen.longitude,
@@ -162,8 +162,8 @@ def read_tiles(
     table.attrs = {
         "target": target,
         "service": service,
-        "attribution": found.attribution,
-        "rows_left_out": [one.described() for one in found.left_out],
+        "attribution": ingested.attribution,
+        "rows_left_out": [left.described() for left in ingested.left_out],
     }
     return table
 

@@ -159,15 +159,15 @@ def strata_in(grid: xr.Dataset) -> tuple[NDArray[np.uint8], tuple[str, str]] | N
 
 def stratum_at(grid: xr.Dataset, pixels: tuple[NDArray[np.int64], ...]) -> NDArray[np.str_]:
     """Return the name of the stratum at each of n pixels, (n,)."""
-    found = strata_in(grid)
-    if found is None:
+    strata = strata_in(grid)
+    if strata is None:
         return np.full(len(pixels[0]), UNKNOWN)
-    flags, names = found[0][pixels], found[1]
+    flags, names = strata[0][pixels], strata[1]
     return np.select([flags == 1, flags == 0], names, UNKNOWN).astype(np.str_)
 
 
 def _check_lengths(n: int, **parts: Sized | None) -> None:
-    lengths = {name: len(part) for name, part in parts.items() if part is not None}
+    lengths = {name: len(values) for name, values in parts.items() if values is not None}
     wrong = [f"{name} has {length}" for name, length in lengths.items() if length != n]
     if wrong:
         raise DataError(f"expected one entry for each of {n} tiles, but {', '.join(wrong)}.")
@@ -177,13 +177,13 @@ def _probabilities(
     prediction: Prediction, target: str, thresholds: tuple[Threshold, ...]
 ) -> dict[str, tuple[NDArray[np.float64], str, str]]:
     """Return the probability of each threshold: the values, their long name and their unit."""
-    found = {}
+    variables = {}
     for threshold in thresholds:
         if threshold.target != target:
             raise RequestError(f"{threshold.met} is not a threshold of the target {target}.")
         label = f"probability that {quantity_of(target).subject} is {threshold.met}"
-        found[threshold.variable] = (threshold.probability(prediction), label, "1")
-    return found
+        variables[threshold.variable] = (threshold.probability(prediction), label, "1")
+    return variables
 
 
 def _narrowed(values: NDArray[np.float64], name: str, *, absent: bool) -> NDArray[np.float32]:

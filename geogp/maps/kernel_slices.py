@@ -39,10 +39,10 @@ def check_slices(tiles: Tiles, slices: list[KernelSlice]) -> NDArray[np.float64]
     """
     if not slices:
         raise DataError("expected at least one kernel slice, found none.")
-    for one in slices:
-        if one.values.shape != (len(tiles),):
+    for kernel_slice in slices:
+        if kernel_slice.values.shape != (len(tiles),):
             raise DataError(
-                f"expected {len(tiles)} kernel values, one per tile, for the {one.name} slice, "
-                f"found shape {one.values.shape}."
+                f"expected {len(tiles)} kernel values, one per tile, for the "
+                f"{kernel_slice.name} slice, found shape {kernel_slice.values.shape}."
             )
-    return np.stack([one.values for one in slices])
+    return np.stack([kernel_slice.values for kernel_slice in slices])

@@ -114,7 +114,7 @@ def _variables(prediction: Prediction) -> dict[str, NDArray[np.float32]]:
     lower, upper = prediction.interval(LEVEL)
     function_sd = np.sqrt(prediction.function_variance)
     values = (prediction.median, prediction.mean, lower, upper, prediction.sd, function_sd)
-    return {name: one.astype(np.float32) for name, one in zip(LABELS, values, strict=True)}
+    return {name: value.astype(np.float32) for name, value in zip(LABELS, values, strict=True)}
 
 
 def _raster(data: dict[str, NDArray[Any]], place: Box | Frame, crs: Any) -> xr.Dataset:
@@ -130,5 +130,5 @@ def georeferenced(grid: xr.Dataset, crs: Any, transform: Affine) -> xr.Dataset:
     """Return a grid with a CRS, and with the affine map from pixel corners to coordinates."""
     import rioxarray  # noqa: F401, PLC0415 - registers the accessor .rio; slow
 
-    found: xr.Dataset = grid.rio.set_spatial_dims("x", "y").rio.write_crs(crs)
-    return found.rio.write_transform(transform).rio.write_coordinate_system()  # type: ignore[no-any-return]
+    placed: xr.Dataset = grid.rio.set_spatial_dims("x", "y").rio.write_crs(crs)
+    return placed.rio.write_transform(transform).rio.write_coordinate_system()  # type: ignore[no-any-return]

@@ -20,10 +20,15 @@ def with_providers(grid: xr.Dataset, grids: Mapping[str, xr.Dataset]) -> xr.Data
     end = quantity_of(str(grid.attrs["target"])).suffix
     for provider, tag in provider_tags(tuple(grids)).items():
         for name in (f"median_{end}", f"lower_{end}", f"upper_{end}", "tests", "far"):
-            one = grids[provider][name].copy()
-            about = {"long_name": f"{one.attrs['long_name']}, {provider}", PROVIDER: provider}
-            one.attrs |= about | ({FAR: f"{FAR}_{tag}"} if name == f"median_{end}" else {})
-            grid[f"{name}_{tag}"] = one
+            variable = grids[provider][name].copy()
+            attributes = {
+                "long_name": f"{variable.attrs['long_name']}, {provider}",
+                PROVIDER: provider,
+            }
+            variable.attrs |= attributes | (
+                {FAR: f"{FAR}_{tag}"} if name == f"median_{end}" else {}
+            )
+            grid[f"{name}_{tag}"] = variable
     return grid
 
 
@@ -35,10 +40,10 @@ def provider_tags(names: tuple[str, ...]) -> dict[str, str]:
     >>> provider_tags(("North Telecom", "AT&T", "AT T"))
     {'North Telecom': 'north_telecom', 'AT&T': 'at_t', 'AT T': 'at_t_2'}
     """
-    found: dict[str, str] = {}
+    tags: dict[str, str] = {}
     for name in names:
         tag = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:LONGEST_TAG] or "provider"
         others = (f"{tag}_{number}" for number in range(2, len(names) + 2))
-        taken = set(found.values())
-        found[name] = next(one for one in (tag, *others) if one not in taken)
-    return found
+        taken = set(tags.values())
+        tags[name] = next(text for text in (tag, *others) if text not in taken)
+    return tags

@@ -139,11 +139,11 @@ def _statistics(values: NDArray[Any], nodata: float) -> dict[str, str]:
     valid = values[~np.isnan(values) if np.isnan(nodata) else values != nodata].astype(np.float64)
     tags = {"STATISTICS_VALID_PERCENT": f"{100 * valid.size / values.size:.6g}"}
     if valid.size:
-        found = {
+        statistics = {
             "MINIMUM": valid.min(),
             "MAXIMUM": valid.max(),
             "MEAN": valid.mean(),
             "STDDEV": valid.std(),
         }
-        tags |= {f"STATISTICS_{name}": f"{value:.17g}" for name, value in found.items()}
+        tags |= {f"STATISTICS_{name}": f"{value:.17g}" for name, value in statistics.items()}
     return tags

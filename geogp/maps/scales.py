@@ -167,8 +167,8 @@ def change_scale(
     wanted = min(float(np.exp(np.abs(np.log(ends / 100 + 1)).max())), _FACTORS[-1])
     top = next(k for k, factor in enumerate(_FACTORS) if factor >= wanted)
     factors_shown = _FACTORS[max(0, top - 2) : top + 1 : 2]
-    changes = [100 * (1 / one - 1) for one in reversed(factors_shown)]
-    changes += [0.0, *(100 * (one - 1) for one in factors_shown)]
+    changes = [100 * (1 / factor - 1) for factor in reversed(factors_shown)]
+    changes += [0.0, *(100 * (factor - 1) for factor in factors_shown)]
     ticks = tuple(float(f"{change:.3g}") for change in changes)
     return Scale(label, palette, ticks[0], ticks[-1], logarithmic=True, ticks=ticks, shift=100)
 

@@ -58,17 +58,21 @@ def stac_item(grid: xr.Dataset) -> dict[str, Any]:
     """
     license_of_data = str(grid.attrs.get("license", NO_LICENSE))
     from_ookla = license_of_data == LICENSE
-    told, west, south, east, north = grid.attrs, *Frame.of_grid(grid).bounds
+    attributes, west, south, east, north = grid.attrs, *Frame.of_grid(grid).bounds
     shape: BaseGeometry = box(west, south, east, north)
     if east > 180:  # GeoJSON cuts shapes at the antimeridian
         shape = MultiPolygon([box(west, south, 180, north), box(-180, south, east - 360, north)])
-    quarter = pd.Period(str(told["quarter"]), freq="Q")
+    quarter = pd.Period(str(attributes["quarter"]), freq="Q")
     cog = "image/tiff; application=geotiff; profile=cloud-optimized"
     files = {
         f"{name}.tif": (cog, str(band.attrs["long_name"]), "data")
         for name, band in grid.data_vars.items()
     }
-    named = (told[key] for key in ("region_code", "target", "model", "quarter") if key in told)
+    named = (
+        attributes[key]
+        for key in ("region_code", "target", "model", "quarter")
+        if key in attributes
+    )
     return {
         "type": "Feature",
         "stac_version": "1.0.0",
@@ -80,8 +84,8 @@ def stac_item(grid: xr.Dataset) -> dict[str, Any]:
             "datetime": None,
             "start_datetime": f"{quarter.start_time:%Y-%m-%dT%H:%M:%SZ}",
             "end_datetime": f"{quarter.end_time:%Y-%m-%dT%H:%M:%SZ}",
-            "title": str(told["title"]),
-            "description": f"{told['history']}. Data: {told.get('attribution', '')}",
+            "title": str(attributes["title"]),
+            "description": f"{attributes['history']}. Data: {attributes.get('attribution', '')}",
             "license": license_of_data,
             **({"providers": [_OOKLA]} if from_ookla else {}),
         },

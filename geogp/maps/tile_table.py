@@ -58,7 +58,7 @@ def tile_table(
     }
     if county is not None:
         columns["county"] = county[order]
-    about: dict[str, dict[str, str]] = {}
+    attributes: dict[str, dict[str, str]] = {}
     for name, variable in grid.data_vars.items():
         if name == OWN_FLAG:  # the column ``stratum`` has the names of the strata
             continue
@@ -68,7 +68,7 @@ def tile_table(
         elif "flag_values" in variable.attrs:
             values = values == 1
         columns[str(name)] = values
-        about[str(name)] = {
+        attributes[str(name)] = {
             key: str(variable.attrs[key]) for key in ("long_name", "units") if key in variable.attrs
         }
     arrays = [
@@ -76,7 +76,7 @@ def tile_table(
         for values in columns.values()
     ]
     fields = [
-        pa.field(name, values.type, metadata=about.get(name))
+        pa.field(name, values.type, metadata=attributes.get(name))
         for name, values in zip(columns, arrays, strict=True)
     ]
     squares = shapely.to_wkb(shapely.box(bounds.west, bounds.south, bounds.east, bounds.north))
@@ -100,11 +100,11 @@ def write_tile_table(
         stream,
         compression="zstd",
         row_group_size=_ROW_GROUP,
-        use_dictionary=[name for name, one in types.items() if pa.types.is_string(one)],
+        use_dictionary=[name for name, kind in types.items() if pa.types.is_string(kind)],
         # This encoding stores bytes of the same significance together, which saves a third of the
         # size.
         column_encoding={
-            name: "BYTE_STREAM_SPLIT" for name, one in types.items() if pa.types.is_float32(one)
+            name: "BYTE_STREAM_SPLIT" for name, kind in types.items() if pa.types.is_float32(kind)
         },
     )
     write_bytes(path, stream.getvalue())

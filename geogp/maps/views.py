@@ -62,9 +62,9 @@ class View:
 
     def values(self, grid: xr.Dataset) -> NDArray[np.float64]:
         """Return the values of a grid as numbers, NaN outside the region."""
-        found = grid[self.variable]
-        values = np.asarray(found.values, np.float64)
-        if "flag_values" in found.attrs:
+        variable = grid[self.variable]
+        values = np.asarray(variable.values, np.float64)
+        if "flag_values" in variable.attrs:
             values = np.where(values == FLAG_FILL, np.nan, values)
         return values
 
@@ -78,13 +78,13 @@ def views_of(grid: xr.Dataset) -> tuple[View, ...]:
         return _count_views(int(grid.attrs["zoom"]))
     # Distributions with heavy tails may have no mean.
     with_mean = bool(np.isfinite(grid[f"mean_{quantity.suffix}"].values).any())
-    found = tuple(one for one in _speed_views(quantity) if one.name != "mean" or with_mean)
-    return found + provider_views(grid, found[0])
+    views = tuple(view for view in _speed_views(quantity) if view.name != "mean" or with_mean)
+    return views + provider_views(grid, views[0])
 
 
 def provider_views(grid: xr.Dataset, median: View) -> tuple[View, ...]:
     """Return a view of each provider's median in a run by provider, all on the same scale."""
-    names = [str(name) for name, one in grid.data_vars.items() if FAR in one.attrs]
+    names = [str(name) for name, variable in grid.data_vars.items() if FAR in variable.attrs]
     values = np.stack([grid[name].values for name in names]) if names else np.zeros(0)
 
     def common(_: NDArray[np.float64], **words: str) -> scales.Scale:

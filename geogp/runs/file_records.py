@@ -50,10 +50,12 @@ def record_files(run_file: Path, run: RunRecord, names: Iterable[str]) -> RunRec
     if before is UNSET:
         return run
     with output_errors(run_file):
-        found = records_of(run_file.parent, sorted({*names} & {*files_of(run)}))
-    if all(name in before and before[name].sha256 == one.sha256 for name, one in found.items()):
+        records = records_of(run_file.parent, sorted({*names} & {*files_of(run)}))
+    if all(
+        name in before and before[name].sha256 == record.sha256 for name, record in records.items()
+    ):
         return run
-    after = before | found
+    after = before | records
     write_text(run_file, run_text({**read_json(run_file), RECORDS: after}))
     return replace(run, file_records=after)
 
@@ -71,10 +73,10 @@ def _agrees(path: Path, run: RunRecord) -> bool:
     if record is None:
         return False
     if path.is_file():
-        found = path.stat()
-        if found.st_size != record.bytes:
+        status = path.stat()
+        if status.st_size != record.bytes:
             return False
-        if found.st_mtime_ns == record.modified_ns:
+        if status.st_mtime_ns == record.modified_ns:
             return True
     return _record(path).sha256 == record.sha256
 
@@ -82,12 +84,12 @@ def _agrees(path: Path, run: RunRecord) -> bool:
 def _record(path: Path) -> FileRecord:
     """Return the record of a file, or the total size of a folder and a hash of all its files."""
     if not path.is_dir():
-        found = path.stat()
+        status = path.stat()
         return FileRecord(
-            bytes=found.st_size, sha256=sha256_of(path), modified_ns=found.st_mtime_ns
+            bytes=status.st_size, sha256=sha256_of(path), modified_ns=status.st_mtime_ns
         )
     digest, size = hashlib.sha256(), 0
-    files = {one.relative_to(path).as_posix(): one for one in path.rglob("*") if one.is_file()}
+    files = {file.relative_to(path).as_posix(): file for file in path.rglob("*") if file.is_file()}
     for name, file in sorted(files.items()):
         digest.update(f"{name}\0{sha256_of(file)}\0".encode())
         size += file.stat().st_size

@@ -46,10 +46,10 @@ class KeptLevel:
     def read(self) -> dict[str, Tensor] | None:
         """Return the tensors; None if the file is missing, damaged, or of something else."""
         try:
-            tensors, found = read_tensors(self.path)
+            tensors, depends = read_tensors(self.path)
         except DataError:
             return None
-        return tensors if found == self.depends else None
+        return tensors if depends == self.depends else None
 
     def write(self, level: Mapping[str, Tensor]) -> None:
         """Write the tensors, if there are any; raise OutputError if this is impossible."""

@@ -32,9 +32,9 @@ def tune_process() -> None:
 
 def cores_here() -> int:
     """Return the number of cores that this process may use: ``OMP_NUM_THREADS``, or all cores."""
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    if asked.isdigit() and int(asked):
-        return int(asked)
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    if threads.isdigit() and int(threads):
+        return int(threads)
     if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

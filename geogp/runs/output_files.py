@@ -108,10 +108,10 @@ class OutputFiles:
 
     def is_own(self, path: Path) -> bool:
         """Return whether the command wrote a file, and the file is unchanged since then."""
-        lines = [line.split() for line in _written(path)]
+        lines = [line.split()[:2] for line in _written(path)]
         with suppress(OSError):
             # A named pipe has no content to compare, and reading it would wait forever.
-            return path.is_file() and [sha256_of(path), self._command] in [one[:2] for one in lines]
+            return path.is_file() and [sha256_of(path), self._command] in lines
         return False
 
     @cached_property
@@ -120,7 +120,7 @@ class OutputFiles:
 
         The runs are those that the command reads, and those in the default folder of runs.
         """
-        read = (existing_path(str(one)) for one in self._reads if one is not None)
+        read = (existing_path(str(path)) for path in self._reads if path is not None)
         kept = [(path, "an input of this command") for path in read if path is not None]
         for run in (*self._runs, *(path.parent for path in RUNS.glob(f"*/{RUN_FILE}"))):
             own = list(run.iterdir()) if run.is_dir() else []
@@ -139,10 +139,10 @@ def _inputs_of(run: Path) -> list[Path]:
     return []
 
 
-def _same_file(one: Path, other: Path) -> bool:
+def _same_file(path: Path, other: Path) -> bool:
     """Return whether two paths are one file, also by links or by the case of letters."""
     try:
-        return one.samefile(other)
+        return path.samefile(other)
     except OSError:  # a link to a missing file
         return False
 

@@ -56,11 +56,11 @@ class PhaseClock:
     @property
     def left(self) -> float | None:
         """Seconds until the end of the last phase; None if they are not known."""
-        found = [
+        times = [
             self.left_of(phase) for phase in {**dict.fromkeys(PHASES), self.phase: None} if phase
         ]
-        known = [one for one in found if one is not None]
-        return sum(known) if len(known) == len(found) else None
+        known = [seconds for seconds in times if seconds is not None]
+        return sum(known) if len(known) == len(times) else None
 
     def left_of(self, phase: str) -> float | None:
         """Return the seconds until the end of a phase, or None if they are not known."""

@@ -91,18 +91,20 @@ def check_quarter(
     """
     first, *later = quarters
     last = quarter_label(quarters[-1])
-    asked = f"{option} {quarter_label(quarter)}"
+    request = f"{option} {quarter_label(quarter)}"
     if quarter != quarters[-1] and timeless:
         raise RequestError(
-            f"{asked} needs the quarter as an input, but the model has only the place as an input; "
-            f"the data are of {last}{' and earlier quarters' if later else ''}."
+            f"{request} needs the quarter as an input, but the model has only the place as an "
+            f"input; the data are of {last}{' and earlier quarters' if later else ''}."
         )
     if quarter < first:
-        raise RequestError(f"{asked} lies before the data, which start in {quarter_label(first)}.")
+        raise RequestError(
+            f"{request} lies before the data, which start in {quarter_label(first)}."
+        )
     if quarter > quarters[-1] and not about.has_tiles:
         reason = (
             "numbers of tests and tiers can be mapped only for quarters within the data."
             if about.kind != AVERAGE
             else "only the model field states the uncertainty of later quarters."
         )
-        raise RequestError(f"{asked} lies beyond the data, which end in {last}; {reason}")
+        raise RequestError(f"{request} lies beyond the data, which end in {last}; {reason}")

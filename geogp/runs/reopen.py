@@ -105,7 +105,7 @@ class Reopened:
             )
         often = "" if len(times) == 1 else f" in {len(times)} quarters"
         self.listener.stage(f"joint level of {len(self.tiles):,} tiles{often}")
-        parts = [self.places(time, one) for one in providers or (name,) for time in times]
+        parts = [self.places(time, provider) for provider in providers or (name,) for time in times]
         places = pd.concat(parts)
         how: dict[str, Any] = {"seed": seed, "columns": columns, "calibrated": calibrated}
         records = given(self.record.file_records, {})
@@ -245,7 +245,7 @@ def _check_inputs(path: Path, record: OpenedRecord, inputs: Inputs) -> None:
     changed = [
         file.name
         for file in inputs.files
-        if not any(same_input(input_record(file), one) for one in record.inputs)
+        if not any(same_input(input_record(file), entry) for entry in record.inputs)
     ]
     if changed:
         raise DataError(
@@ -254,19 +254,24 @@ def _check_inputs(path: Path, record: OpenedRecord, inputs: Inputs) -> None:
         )
     # A missing file of the other service has no rows, and is no error when the service is read.
     read = {file.name for file in inputs.places.files}
-    lost = [name for one in given(record.covariates, []) for name in one.files if name not in read]
+    lost = [
+        name
+        for covariate in given(record.covariates, [])
+        for name in covariate.files
+        if name not in read
+    ]
     if lost:
         raise DataError(
             f"{path} was made with covariates from "
             f"{named(sorted(set(lost)), longest=LONGEST_PATH)}, which are "
             f"missing now. Restore the files, or make the run again with --fresh."
         )
-    found = len(inputs.observations)
+    rows = len(inputs.observations)
     counted = {} if record.n is UNSET else record.n
-    other = {parts.rows for parts in counted.values()} - {found}
+    other = {parts.rows for parts in counted.values()} - {rows}
     if other:
         raise DataError(
-            f"expected {max(other):,} rows (n in {path / RUN_FILE}), found {found:,} rows in the "
+            f"expected {max(other):,} rows (n in {path / RUN_FILE}), found {rows:,} rows in the "
             "run's quarters. Was the file edited? Make the run again with --fresh."
         )
 

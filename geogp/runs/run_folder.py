@@ -92,10 +92,10 @@ class RunFolder:
         with output_errors(self.path):
             if is_vacant(self.path) or self.unfinished.is_dir():
                 return
-        if not set(IDENTITY_KEYS) <= set(self._held()):
-            found = sorted({path.name for path in self.path.iterdir()} - LOCK_FILES)
+        if not set(IDENTITY_KEYS) <= set(self._run_json()):
+            names = sorted({path.name for path in self.path.iterdir()} - LOCK_FILES)
             raise RequestError(
-                f"{self.path} contains files that are not part of a run ({named(found, 3)}); "
+                f"{self.path} contains files that are not part of a run ({named(names, 3)}); "
                 "choose another folder with --out."
             )
 
@@ -121,7 +121,7 @@ class RunFolder:
             self._move(any_list=fresh)
         if fresh or not self._begun.is_file():
             self.clear()
-        own = {RUN_FILE, *self._held().get("files", [])}
+        own = {RUN_FILE, *self._run_json().get("files", [])}
         with output_errors(self.path):
             for path in list(self.path.glob(".*.*")):
                 half = _HALF_WRITTEN.fullmatch(path.name)
@@ -135,16 +135,16 @@ class RunFolder:
         If the folder also has an unfinished run, the finished run is ignored. Raises OtherRunError
         if the folder has a run with other settings, and DataError if run.json is damaged.
         """
-        held = self._latest()
-        different = differences(identity_in(held), identity) if held else []
+        latest = self._latest()
+        different = differences(identity_in(latest), identity) if latest else []
         if different:
             raise OtherRunError(
                 f"{self.path} contains a run that differs in {named(different)}. Start over "
                 "with --fresh, or choose another folder with --out."
             )
-        if self._begun.is_file() or not held:
+        if self._begun.is_file() or not latest:
             return None
-        return read_record(self.path / RUN_FILE, held)
+        return read_record(self.path / RUN_FILE, latest)
 
     @property
     def call(self) -> str | None:
@@ -165,15 +165,15 @@ class RunFolder:
 
     def _latest(self) -> dict[str, Any]:
         """Return the note of the unfinished run; if there is no note, the content of run.json."""
-        return _read_json(self._begun, FRESH) if self._begun.is_file() else self._held()
+        return _read_json(self._begun, FRESH) if self._begun.is_file() else self._run_json()
 
-    def _held(self) -> dict[str, Any]:
+    def _run_json(self) -> dict[str, Any]:
         """Return the content of run.json; empty if there is no such file."""
         path = self.path / RUN_FILE
-        held = _read_json(path) if path.is_file() else {}
+        content = _read_json(path) if path.is_file() else {}
         with damaged(path, DELETE):
-            plain_names(held.get("files", []))  # checked, because these files may be deleted
-        return held
+            plain_names(content.get("files", []))  # checked, because these files may be deleted
+        return content
 
     def begin(self, note: RunNote) -> RunNote:
         """Return the stored note of the unfinished run; store `note` first if no note is stored."""
@@ -210,7 +210,7 @@ class RunFolder:
             # A run is whole without the kept level, which answers can make again.
             files = sorted(names - {*fnmatch.filter(names, LEVEL_FILE.format("*"))})
             run = replace(written, files=files, file_records=records_of(staged, files))
-            old = {*self._held().get("files", [])}
+            old = {*self._run_json().get("files", [])}
             if not keep_later:
                 old |= {file.name for name in LATER_FILES for file in self.path.glob(name)}
             write_text(self._stale, json.dumps(sorted(old - names)))
@@ -294,10 +294,10 @@ def read_run_record(path: Path) -> tuple[dict[str, Any], RunRecord]:
 
 def check_model(path: Path, record: RunRecord, name: str, notes: dict[str, Any]) -> None:
     """Raise DataError if run.json contradicts the model's file."""
-    held = {"region": record.region, "target": record.target, "service": record.service} | notes
-    held["model"] = name
+    stored = {"region": record.region, "target": record.target, "service": record.service} | notes
+    stored["model"] = name
     expected = {key: getattr(record, key) for key in ("model", "region", "target", "service")}
-    wrong = [f"{key} {value}" for key, value in expected.items() if held[key] != value]
+    wrong = [f"{key} {value}" for key, value in expected.items() if stored[key] != value]
     if wrong:
         raise DataError(
             f"{path / RUN_FILE} says {named(wrong)}, but {MODEL_FILE} differs. Was one of "

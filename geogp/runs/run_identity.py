@@ -47,22 +47,22 @@ def identity_in(held: Mapping[str, Any]) -> RunIdentity:
     return RunIdentity(**known)
 
 
-def _knows(value: object, held: Any) -> bool:
+def _knows(value: object, parsed: Any) -> bool:
     """Return whether a struct has all keys of the parsed JSON, also in its own structs."""
     if not isinstance(value, msgspec.Struct):
         return True
     known = {field.encode_name: getattr(value, field.name) for field in fields(value)}
-    return held.keys() <= known.keys() and all(_knows(known[key], held[key]) for key in held)
+    return parsed.keys() <= known.keys() and all(_knows(known[key], parsed[key]) for key in parsed)
 
 
 def differences(held: RunIdentity, identity: RunIdentity) -> list[str]:
     """Return the keys of `IDENTITY_KEYS` in which two runs differ; none if the fits are equal."""
-    found = [key for key in IDENTITY_KEYS if getattr(held, key) != getattr(identity, key)]
-    if "inputs" in found:
+    keys = [key for key in IDENTITY_KEYS if getattr(held, key) != getattr(identity, key)]
+    if "inputs" in keys:
         pairs = zip_longest(given(held.inputs, []), given(identity.inputs, []))
-        if all(one and other and same_input(one, other) for one, other in pairs):
-            found.remove("inputs")
-    return found
+        if all(entry and other and same_input(entry, other) for entry, other in pairs):
+            keys.remove("inputs")
+    return keys
 
 
 def input_record(file: InputFile) -> InputRecord:
@@ -150,5 +150,5 @@ def settings_of(record: RunRecord, **changes: Any) -> MapSettings:
 def _without_folders(value: Any) -> Any:
     """Return a path without its folders, or each path of a list; addresses stay."""
     if isinstance(value, list):
-        return [_without_folders(one) for one in value]
+        return [_without_folders(path) for path in value]
     return Path(value).name if isinstance(value, str) and "://" not in value else value

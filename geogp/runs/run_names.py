@@ -20,21 +20,22 @@ def find_run(text: str, runs: Path = RUNS) -> Path:
     """
     if Path(text).is_dir():
         return Path(text)
-    found = sorted(
+    folders = sorted(
         path.parent
         for path in runs.glob(f"*/{RUN_FILE}")
         if path.parent.name.startswith(f"{text}-")
     )
-    if not found:
+    if not folders:
         raise RequestError(
             f"expected a run folder, or a region with a finished run in {runs / text}-*, found "
             f"neither for {quoted(text)}. Make a run with `geogp map`, or give the folder of a run."
         )
-    if len(found) > 1:
+    if len(folders) > 1:
         raise RequestError(
-            f"{text} has {len(found)} finished runs: {', '.join(map(str, found))}. Give a folder."
+            f"{text} has {len(folders)} finished runs: {', '.join(map(str, folders))}. "
+            "Give a folder."
         )
-    return found[0]
+    return folders[0]
 
 
 def run_names(runs: Sequence[Path]) -> list[str]:
@@ -42,14 +43,14 @@ def run_names(runs: Sequence[Path]) -> list[str]:
     names = [printable(run.resolve().name) for run in runs]
     if len(set(names)) < len(names):
         names = [printable(str(run)) for run in runs]
-    found: list[str] = []
+    distinct: list[str] = []
     for name in names:
         number, free = 1, name
-        while free in found:
+        while free in distinct:
             number += 1
             free = f"{name} ({number})"
-        found.append(free)
-    return found
+        distinct.append(free)
+    return distinct
 
 
 def printable(text: str) -> str:

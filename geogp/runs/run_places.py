@@ -48,11 +48,11 @@ def reads_tiles(data: "DataSettings") -> bool:
     return data.points is None or bool({*SERVICES} & {*data.covariates})
 
 
-def _check_own(file: Path, held: str, what: str, option: str, own: str) -> None:
-    """Raise RequestError if `held` is an address, but not geogp's own address."""
-    if held != own and is_address(held):
+def _check_own(file: Path, place: str, what: str, option: str, own: str) -> None:
+    """Raise RequestError if `place` is an address, but not geogp's own address."""
+    if place != own and is_address(place):
         raise RequestError(
-            f"{file} takes its {what} from {held!r}. geogp contacts an address from another "
+            f"{file} takes its {what} from {place!r}. geogp contacts an address from another "
             f"person's file only if you give the address. Give --{option} with this address, or "
             f"with your own folder or address that has the same files."
         )

@@ -61,10 +61,10 @@ class BatchRequest:
     def listed(self, name: str) -> tuple[str, ...]:
         """Return the states, services or targets of the request, without repetitions."""
         text = str(getattr(self, name) or "")
-        found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-        if not found:
+        names = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+        if not names:
             raise RequestError(f"expected one or more {name}, found none.")
-        return found
+        return names
 
     @property
     def quarter_sets(self) -> tuple[str | None, ...]:
@@ -81,8 +81,8 @@ class BatchRequest:
         """Return the runs for some regions."""
         many = product(regions, self.listed("services"), self.listed("targets"), self.quarter_sets)
         return [
-            run_of(MapSettings(**{**self.maps, **dict(zip(VARIED, one, strict=True))}))
-            for one in many
+            run_of(MapSettings(**{**self.maps, **dict(zip(VARIED, values, strict=True))}))
+            for values in many
         ]
 
 

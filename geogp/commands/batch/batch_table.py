@@ -56,10 +56,12 @@ class BatchRow(Struct, kw_only=True):
     def take(self, run: RunRecord) -> None:
         """Copy scores, seconds and warnings from the run.json of a finished run."""
         scores = {split: strata["all"] for split, strata in run.metrics.items()}
-        self.log_score = {split: one.nll for split, one in scores.items()}
+        self.log_score = {split: score.nll for split, score in scores.items()}
         for name in ("coverage_95", "accuracy"):
-            held = {k: getattr(one, name) for k, one in scores.items() if hasattr(one, name)}
-            setattr(self, name, held)
+            values = {
+                k: getattr(score, name) for k, score in scores.items() if hasattr(score, name)
+            }
+            setattr(self, name, values)
         self.seconds = sum(given(run.seconds, {}).values())
         self.warnings = given(run.warnings, [])
 
@@ -123,10 +125,10 @@ class _BatchMark(Struct):
 def joined_groups(folder: Path) -> list[str] | None:
     """Return the groups with joined files that batch.json names; None if no batch wrote it."""
     try:
-        held = msgspec.json.decode((folder / BATCH_FILE).read_bytes(), type=_BatchMark)
+        mark = msgspec.json.decode((folder / BATCH_FILE).read_bytes(), type=_BatchMark)
     except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
-    return [*held.national] if held.format.startswith("geogp-batch-") else None
+    return [*mark.national] if mark.format.startswith("geogp-batch-") else None
 
 
 def read_table(folder: Path) -> BatchTable | None:

@@ -103,8 +103,8 @@ def workers(execution: Execution, device: str, place: Place) -> Iterator[WorkerP
         cluster = execution.scheduler
         if cluster is None:
             visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-            found = [] if device == "cpu" else gpus(visible, torch.cuda.device_count())
-            environments = worker_environments(execution.workers, found, cores_here())
+            devices = [] if device == "cpu" else gpus(visible, torch.cuda.device_count())
+            environments = worker_environments(execution.workers, devices, cores_here())
             stack.enter_context(_own_environment())
             cluster = stack.enter_context(
                 _cluster(

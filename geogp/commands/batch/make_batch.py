@@ -65,9 +65,9 @@ class BatchResult:
     @property
     def exit_code(self) -> int:
         """0 if all runs are done; 4 if every failure may be temporary; else 3."""
-        failed = [one for one in self.rows.values() if one.state != "done"]
+        failed = [row for row in self.rows.values() if row.state != "done"]
         rows: list[BatchRow | NationalRow] = [*failed, *self.national.values()]
-        kinds = {one.kind for one in rows if one.error}
+        kinds = {row.kind for row in rows if row.error}
         if not failed and not kinds:
             return 0
         return NetworkError.exit_code if kinds <= TRANSIENT else DataError.exit_code
@@ -78,7 +78,7 @@ class BatchResult:
             "place": self.place,
             "runs": msgspec.to_builtins(self.rows),
             "national": msgspec.to_builtins(self.national),
-            "failed": sorted(name for name, one in self.rows.items() if one.state != "done"),
+            "failed": sorted(name for name, row in self.rows.items() if row.state != "done"),
         }
 
 
@@ -228,7 +228,9 @@ class _Batch:
                         queue.append(name)
                 last = {name: pool.last_messages.get(name) for name in flying.values()}
                 messages = [
-                    f"{name}, {one['process']}: {one['text']}" for name, one in last.items() if one
+                    f"{name}, {message['process']}: {message['text']}"
+                    for name, message in last.items()
+                    if message
                 ]
                 note = "; ".join(messages) or f"{len(queue) + len(flying)} waiting"
                 self._listener.progress("runs", self._done, len(self._rows), note)

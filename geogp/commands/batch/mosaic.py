@@ -124,12 +124,12 @@ def _stripes(path: Path, whole: Any) -> Iterator[tuple[Window, NDArray[np.float3
     frame = _tiles_of(whole)
     try:
         with rasterio.open(path, driver="GTiff") as raster:
-            part = _tiles_of(raster)
-            fine = 1 << (frame.zoom - part.zoom)
+            tiles = _tiles_of(raster)
+            fine = 1 << (frame.zoom - tiles.zoom)
             step = max(1, ROWS // fine)
-            for (own, many), (first, wide) in _spans(part, fine):
-                for top in range(0, part.height, step):
-                    high = min(step, part.height - top)
+            for (own, many), (first, wide) in _spans(tiles, fine):
+                for top in range(0, tiles.height, step):
+                    high = min(step, tiles.height - top)
                     values = raster.read(
                         1,
                         window=Window(own, top, many, high),
@@ -137,7 +137,7 @@ def _stripes(path: Path, whole: Any) -> Iterator[tuple[Window, NDArray[np.float3
                         out_dtype="float32",
                         masked=True,
                     ).filled(np.nan)
-                    row = (part.row + top) * fine - frame.row
+                    row = (tiles.row + top) * fine - frame.row
                     yield Window(first - frame.column, row, wide, high * fine), values
     except (RasterioError, DataError) as error:
         raise damaged(path, error) from error
@@ -160,26 +160,26 @@ def _tiles_of(raster: Any) -> Frame:
 
 def _around(parts: Sequence[Frame]) -> Frame:
     """Return the smallest rectangle of tiles that contains all frames, at the highest zoom."""
-    zoom = max(part.zoom for part in parts)
+    zoom = max(frame.zoom for frame in parts)
     spans, rows = [], []
-    for part in parts:
-        fine = 1 << (zoom - part.zoom)
-        spans += [span for _, span in _spans(part, fine)]
-        rows += [part.row * fine, (part.row + part.height) * fine]
+    for frame in parts:
+        fine = 1 << (zoom - frame.zoom)
+        spans += [span for _, span in _spans(frame, fine)]
+        rows += [frame.row * fine, (frame.row + frame.height) * fine]
     west, east = min(first for first, _ in spans), max(first + many for first, many in spans)
     return Frame(zoom, west, min(rows), east - west, max(rows) - min(rows))
 
 
-def _spans(part: Frame, fine: int) -> list[tuple[_Span, _Span]]:
+def _spans(frame: Frame, fine: int) -> list[tuple[_Span, _Span]]:
     """Return pairs of column ranges (first, number): in the raster, and in the grid of the world.
 
     The world has `fine` columns for each column of the raster. A raster that crosses longitude 180
     has two pairs.
     """
-    world = 1 << part.zoom
-    inside = min(part.width, world - part.column % world)
+    world = 1 << frame.zoom
+    inside = min(frame.width, world - frame.column % world)
     return [
-        ((own, many), ((part.column + own) % world * fine, many * fine))
-        for own, many in ((0, inside), (inside, part.width - inside))
+        ((own, many), ((frame.column + own) % world * fine, many * fine))
+        for own, many in ((0, inside), (inside, frame.width - inside))
         if many
     ]

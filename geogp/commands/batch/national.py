@@ -88,29 +88,29 @@ def join_tables(place: Path, regions: dict[str, str], out: Path) -> None:
     """
     parts = [_Part.of(place / name / TABLE_FILE) for name in regions]
     try:
-        columns = pa.unify_schemas([one.schema.remove_metadata() for one in parts])
+        columns = pa.unify_schemas([table.schema.remove_metadata() for table in parts])
     except pa.ArrowException as error:
         raise DataError(f"expected tables with the same columns in all runs: {error}.") from error
     geo = parts[0].geo
     last = columns.field(geo["primary_column"])
-    columns = pa.schema([one for one in columns if one.name != last.name] + [last])
-    west, south, east, north = zip(*(one.box for one in parts), strict=True)
+    columns = pa.schema([column for column in columns if column.name != last.name] + [last])
+    west, south, east, north = zip(*(table.box for table in parts), strict=True)
     geo["columns"][last.name]["bbox"] = [min(west), min(south), max(east), max(north)]
     metadata = {
         "runs": list(regions),
         "marks": _marks(place, regions),
-        "attribution": " ".join(sorted({one.attribution for one in parts} - {""})),
+        "attribution": " ".join(sorted({table.attribution for table in parts} - {""})),
     }
     whole = pa.schema(
         [pa.field("region", pa.string()), *columns],
         metadata={"geo": json.dumps(geo), "geogp": json.dumps(metadata)},
     )
-    floats = [one.name for one in whole if pa.types.is_float32(one.type)]
+    floats = [column.name for column in whole if pa.types.is_float32(column.type)]
     with parquet.ParquetWriter(
         out,
         whole,
         compression="zstd",
-        use_dictionary=[one.name for one in whole if pa.types.is_string(one.type)],
+        use_dictionary=[column.name for column in whole if pa.types.is_string(column.type)],
         column_encoding=dict.fromkeys(floats, "BYTE_STREAM_SPLIT"),
     ) as writer:
         for name, region in regions.items():
@@ -141,8 +141,8 @@ class _Part:
             geo = json.loads(schema.metadata[b"geo"])
             shape = schema.field(geo["primary_column"]).name
             west, south, east, north = map(float, geo["columns"][shape]["bbox"])
-            about = json.loads(schema.metadata.get(b"geogp", b"{}"))
-            attribution = str(about.get("attribution", ""))
+            metadata = json.loads(schema.metadata.get(b"geogp", b"{}"))
+            attribution = str(metadata.get("attribution", ""))
         except (pa.ArrowException, OSError, *_ODD) as error:
             raise damaged(path, error) from error
         return cls(schema, geo, [west, south, east, north], attribution)

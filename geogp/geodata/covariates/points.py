@@ -48,11 +48,11 @@ class CovariateValues(NamedTuple):
 
 def indices_of(quarter: ArrayLike) -> NDArray[np.int64]:
     """Return the indices of calendar quarters, (n,); raise DataError for other text."""
-    found = np.asarray(quarter)
-    if found.dtype.kind in "iu":
-        return found.astype(np.int64)
+    values = np.asarray(quarter)
+    if values.dtype.kind in "iu":
+        return values.astype(np.int64)
     try:
-        periods = pd.PeriodIndex(pd.Series(found).astype(str), freq="Q")
+        periods = pd.PeriodIndex(pd.Series(values).astype(str), freq="Q")
     except ValueError as error:
         raise DataError(f"expected quarters such as 2023Q4, found {error}.") from None
     if periods.hasnans:
@@ -119,23 +119,23 @@ class PointCovariate:
         places = np.flatnonzero(np.isfinite(points).all(1))
         groups: list[tuple[int | None, NDArray[np.int64]]] = [(None, places)]
         if quarter is not None:
-            asked = indices_of(np.atleast_1d(np.asarray(quarter)))
-            if len(asked) not in {1, len(points)}:
+            times = indices_of(np.atleast_1d(np.asarray(quarter)))
+            if len(times) not in {1, len(points)}:
                 raise DataError(
                     f"expected one quarter, or a quarter for each of {len(points)} places, found "
-                    f"{len(asked)}."
+                    f"{len(times)}."
                 )
             if self.quarter is not None:
-                asked = np.broadcast_to(asked, len(points))[places]
-                groups = [(int(t), places[asked == t]) for t in np.unique(asked)]
+                times = np.broadcast_to(times, len(points))[places]
+                groups = [(int(t), places[times == t]) for t in np.unique(times)]
         for time, rows in groups:
             mean, weight = self._means(time)
-            for part in np.array_split(rows, 1 + len(rows) // PLACES_AT_ONCE):
-                distance, near = self._place.nearest(points[part], NEAREST)
-                found = _kriged(
+            for chunk in np.array_split(rows, 1 + len(rows) // PLACES_AT_ONCE):
+                distance, near = self._place.nearest(points[chunk], NEAREST)
+                kriged = _kriged(
                     self.model, self._place.points[near], distance, mean[near], weight[near]
                 )
-                value[part], sd[part] = found
+                value[chunk], sd[chunk] = kriged
         return CovariateValues(value, sd)
 
     @cached_property
@@ -147,15 +147,15 @@ class PointCovariate:
         """
         mean, weight = self._means(None)
         n = len(mean)
-        asked = np.random.default_rng(0).permutation(n)[:MOST_PLACES]
-        distance, near = self._place.nearest(self._place.points[asked], NEAREST)
+        chosen = np.random.default_rng(0).permutation(n)[:MOST_PLACES]
+        distance, near = self._place.nearest(self._place.points[chosen], NEAREST)
         distance, near = distance[:, 1:], near[:, 1:]  # the first is the place itself
         best, lowest = KrigingModel(1.0, RANGES_KM[0], NOISES[0]), np.inf
         for range_km, noise in product(RANGES_KM, NOISES):
             unit = KrigingModel(1.0, range_km, noise)
-            found = _kriged(unit, self._place.points[near], distance, mean[near], weight[near])
-            variance = found.sd**2 + noise / weight[asked]
-            scale = float(np.mean((mean[asked] - found.value) ** 2 / variance))
+            kriged = _kriged(unit, self._place.points[near], distance, mean[near], weight[near])
+            variance = kriged.sd**2 + noise / weight[chosen]
+            scale = float(np.mean((mean[chosen] - kriged.value) ** 2 / variance))
             loss = np.log(scale) + float(np.log(variance).mean())
             if loss < lowest:
                 best, lowest = KrigingModel(scale, range_km, noise), loss
@@ -196,8 +196,8 @@ class _Places(NamedTuple):
 
     def nearest(self, points: Floats, most: int) -> tuple[Floats, NDArray[np.int64]]:
         """Return distances and indices of the nearest places, each (m, k) with k up to `most`."""
-        found = self.tree.query(points, k=range(1, min(most, len(self.points)) + 1))
-        return np.asarray(found[0]), np.asarray(found[1], np.int64)
+        nearest = self.tree.query(points, k=range(1, min(most, len(self.points)) + 1))
+        return np.asarray(nearest[0]), np.asarray(nearest[1], np.int64)
 
 
 def _points_km(longitude: ArrayLike, latitude: ArrayLike) -> Floats:

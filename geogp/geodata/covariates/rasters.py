@@ -37,14 +37,14 @@ def _as_doubles(values: NDArray[Any]) -> Floats:
 
     In single precision, values below 1.2e-38 are denormal, and `arithmetic` flushes such values.
     """
-    found: Floats = values.astype(np.float64)
+    doubles: Floats = values.astype(np.float64)
     if values.dtype == np.float32:
         bits = values.view(np.uint32)
         steps = bits & np.uint32(0x7FFFFFFF)
         denormal = (steps > 0) & (steps < np.uint32(0x00800000))
         sign = np.where(bits[denormal] >> np.uint32(31), -1.0, 1.0)
-        found[denormal] = sign * steps[denormal] * 2.0**-149
-    return found
+        doubles[denormal] = sign * steps[denormal] * 2.0**-149
+    return doubles
 
 
 @dataclass(frozen=True)
@@ -86,10 +86,10 @@ class RasterCovariate:
                     )
                 with without_network():
                     crs = CRS.from_wkt(raster.crs.to_wkt())
-                    found = Transformer.from_crs("EPSG:4326", crs, always_xy=True)
+                    transformer = Transformer.from_crs("EPSG:4326", crs, always_xy=True)
         except _DAMAGE as error:
             raise self._damaged(error) from error
-        object.__setattr__(self, "to_raster", found)
+        object.__setattr__(self, "to_raster", transformer)
 
     def at(
         self,
@@ -121,9 +121,9 @@ class RasterCovariate:
     def _between(self, raster: Any, column: Floats, row: Floats) -> Floats:
         """Return interpolated values; whole numbers in `column` and `row` are cell centres."""
         inside = (column > -1) & (column < raster.width) & (row > -1) & (row < raster.height)
-        found = np.full(len(column), np.nan)
+        result = np.full(len(column), np.nan)
         if not inside.any():
-            return found
+            return result
         u, v = column[inside], row[inside]
         left, top = np.floor(u).astype(np.int64), np.floor(v).astype(np.int64)
         first, last = (max(0, left.min()), max(0, top.min())), (left.max() + 1, top.max() + 1)
@@ -140,8 +140,8 @@ class RasterCovariate:
         cells = _as_doubles(read.filled(0)) * raster.scales[0] + raster.offsets[0]
         known = ~np.ma.getmaskarray(read) & np.isfinite(cells)
         total, weight = (
-            map_coordinates(part, [v - first[1], u - first[0]], order=1, mode="grid-constant")
-            for part in (np.where(known, cells, 0.0), known.astype(np.float64))
+            map_coordinates(layer, [v - first[1], u - first[0]], order=1, mode="grid-constant")
+            for layer in (np.where(known, cells, 0.0), known.astype(np.float64))
         )
         if known.any():
             low, high = cells[known].min(), cells[known].max()
@@ -153,8 +153,8 @@ class RasterCovariate:
                 )
             # Means of equal cells would differ by rounding.
             with np.errstate(invalid="ignore"):
-                found[inside] = np.clip(total / weight, low, high)
-        return found
+                result[inside] = np.clip(total / weight, low, high)
+        return result
 
     @contextmanager
     def _opened(self) -> Iterator[Any]:

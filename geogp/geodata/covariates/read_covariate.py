@@ -72,10 +72,10 @@ def read_covariate(source: str | Path | pd.DataFrame) -> Covariate:
         )
     if ending in RASTERS:
         return RasterCovariate(path)
-    found, left_out = read_points(path)
+    points, left_out = read_points(path)
     for text in left_out:
         warnings.warn(text, UserWarning, stacklevel=3)
-    return found
+    return points
 
 
 def read_points(path: Path) -> tuple[PointCovariate, list[str]]:
@@ -99,7 +99,7 @@ def read_valued_points(path: Path) -> tuple[pd.DataFrame, list[str]]:
     review = RowReview.of(table)
     columns = table.columns(options, _NEEDED)
     longitude, latitude = read_places(review, columns, options)
-    found = {"longitude": longitude, "latitude": latitude}
+    numbers = {"longitude": longitude, "latitude": latitude}
     for name in [name for name in ("value", "tests") if name in columns]:
         cells = read_cells(review, columns[name], options)
         if len(set(cells.units) - {""}) > 1:
@@ -107,13 +107,13 @@ def read_valued_points(path: Path) -> tuple[pd.DataFrame, list[str]]:
                 f"expected one unit in the column {columns[name]} of {path}, found "
                 f"{named(dict.fromkeys(cells.units))}. Write all values in one unit."
             )
-        found[name] = cells.numbers
-        review.mark(np.isnan(found[name]), f"no {name}")
-    frame = pd.DataFrame(found)
+        numbers[name] = cells.numbers
+        review.mark(np.isnan(numbers[name]), f"no {name}")
+    frame = pd.DataFrame(numbers)
     if "quarter" in columns:
-        held = table.frame[columns["quarter"]]
+        quarters = table.frame[columns["quarter"]]
         texts = table.texts(columns["quarter"])
-        frame["quarter"] = held.to_numpy() if held.dtype.kind in "iuf" else texts
+        frame["quarter"] = quarters.to_numpy() if quarters.dtype.kind in "iuf" else texts
     review.check()
     left_out = [f"left out of {path.name}, {reason}." for reason in review.reasons()]
     return frame[review.kept].reset_index(drop=True), left_out

@@ -110,9 +110,9 @@ def read_tracts(source: Source, region: Region) -> PolygonLayer | None:
     states = _all_states(reading)
     for _, state in states[states.intersects(region.wrapped)].iterrows():
         names = {"code": state["STUSPS"], "number": state["STATEFP"]}
-        found = reading.first([name.format(**names) for name in TRACT_FILES])
-        if found is not None:
-            tables.append(found[found.intersects(region.wrapped)])
+        tracts = reading.first([name.format(**names) for name in TRACT_FILES])
+        if tracts is not None:
+            tables.append(tracts[tracts.intersects(region.wrapped)])
     if not tables:
         return None
     layer = PolygonLayer.of_table(TRACT, pd.concat(tables, ignore_index=True))
@@ -187,8 +187,8 @@ def _states(reading: "_Reading") -> gpd.GeoDataFrame | None:
 def _counties(reading: "_Reading", codes: Sequence[str]) -> gpd.GeoDataFrame | None:
     """Return the counties of the given states or of the whole country; None if not found."""
     own, *national = COUNTY_FILES
-    found = reading.of_states(own, codes)
-    return reading.first(national) if found is None else found
+    table = reading.of_states(own, codes)
+    return reading.first(national) if table is None else table
 
 
 def _urban_areas(
@@ -196,8 +196,8 @@ def _urban_areas(
 ) -> gpd.GeoDataFrame | None:
     """Return the urban areas of one census, by default of the newest; None if not found."""
     where, before = reading.source.where, list(reading.files)
-    found = reading.of_states(OWN_URBAN_FILE, codes)
-    year = None if found is None else _vintage(found, where)
+    areas = reading.of_states(OWN_URBAN_FILE, codes)
+    year = None if areas is None else _vintage(areas, where)
     if vintage == AUTO:
         newer = [each for each in URBAN_FILES if year is None or each > year]
     else:
@@ -207,13 +207,13 @@ def _urban_areas(
     if national is not None:
         return national
     if vintage not in {AUTO, str(year)}:
-        held = "" if year is None else f", only urban areas of {year}"
+        other = "" if year is None else f", only urban areas of {year}"
         raise RequestError(
-            f"found no urban areas of {vintage} in {where}{held}; expected "
+            f"found no urban areas of {vintage} in {where}{other}; expected "
             f"{URBAN_FILES[int(vintage)][0]}. Leave --urban-vintage out to use the newest census."
         )
     reading.files = after
-    return found
+    return areas
 
 
 @dataclass

@@ -59,9 +59,9 @@ def sums_within_km(
     """
     chord = 2 * np.sin(min(km / EARTH_RADIUS_KM, np.pi) / 2)
     tree = cKDTree(unit_vectors(of_longitude, of_latitude))
-    found = tree.query_ball_point(unit_vectors(longitude, latitude), chord)
+    neighbours = tree.query_ball_point(unit_vectors(longitude, latitude), chord)
     known = np.asarray(values, np.float64)
-    return np.array([known[inside].sum() for inside in found], np.float64)
+    return np.array([known[inside].sum() for inside in neighbours], np.float64)
 
 
 def _distinct(

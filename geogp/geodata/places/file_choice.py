@@ -43,12 +43,12 @@ def crs_for(path: Path, text: str | None) -> str | None:
     servers.
     """
     chosen = None
-    for part in [] if text is None else text.split(","):
-        name, _, code = part.rpartition("=")
+    for entry in [] if text is None else text.split(","):
+        name, _, code = entry.rpartition("=")
         if not _CRS_CODE.fullmatch(code):
             raise RequestError(
                 "expected --crs with the code of a coordinate system, such as EPSG:4326, or with "
-                f"FILE=CODE for one file, found {quoted(part)}."
+                f"FILE=CODE for one file, found {quoted(entry)}."
             )
         if name in {"", path.name}:
             chosen = code

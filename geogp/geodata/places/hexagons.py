@@ -32,12 +32,12 @@ def resolution_of(text: str) -> int | None:
     """Return 7 for ``h3:7``, None without ``h3:``; raise RequestError for another resolution."""
     if not text.startswith("h3:"):
         return None
-    found = re.fullmatch(r"h3:(\d{1,2})", text)
-    if found is None or int(found[1]) > FINEST:
+    match = re.fullmatch(r"h3:(\d{1,2})", text)
+    if match is None or int(match[1]) > FINEST:
         raise RequestError(
             f"expected h3: and a resolution from 0 to {FINEST}, found {quoted(text)}."
         )
-    return int(found[1])
+    return int(match[1])
 
 
 def hexagons_of(longitude: ArrayLike, latitude: ArrayLike, resolution: int) -> Hexagons:

@@ -62,22 +62,22 @@ class PolygonLayer:
         no such column. Raises DataError if a polygon has no label, or a label has control
         characters.
         """
-        found = column or next((one for one in NAMES if one in table), "NAME")
-        labels = column_of(table, found, name)
-        unnamed = int((table[found].isna() | (labels.str.strip() == "")).sum())
+        chosen = column or next((usual for usual in NAMES if usual in table), "NAME")
+        labels = column_of(table, chosen, name)
+        unnamed = int((table[chosen].isna() | (labels.str.strip() == "")).sum())
         if unnamed:
             raise DataError(
-                f"expected a name in column {found} for each polygon of {name}, found none for "
+                f"expected a name in column {chosen} for each polygon of {name}, found none for "
                 f"{unnamed} of {len(table)}. Name or remove these polygons, or choose another "
                 f"column, as FILE:COLUMN."
             )
         for label in labels:
             check_name(f"a name of a polygon of {name}", label)
-        number = next((one for one in _NUMBERS if one in table), None)
+        number = next((usual for usual in _NUMBERS if usual in table), None)
         if column is None and number is not None:
             twice = labels.duplicated(keep=False)
             labels = labels.where(~twice, labels + " (" + table[number].astype(str) + ")")
-        merged = table.geometry.groupby(labels.to_numpy()).agg(lambda part: part.union_all())
+        merged = table.geometry.groupby(labels.to_numpy()).agg(lambda group: group.union_all())
         places = merged.index.get_indexer(labels.unique()).argsort()
         shapes = tuple(merged)
         names, keys = tuple(map(str, merged.index)), _keys_of(table, labels)
@@ -130,7 +130,7 @@ class PolygonLayer:
 
 def _keys_of(table: gpd.GeoDataFrame, labels: pd.Series) -> tuple[str, ...]:
     """Return the identifier of each label, in the order of the labels; empty if there is none."""
-    column = next((one for one in _KEYS if one in table), None)
+    column = next((key for key in _KEYS if key in table), None)
     if column is None or table[column].isna().any():
         return ()
     pairs = pd.DataFrame({"label": labels, "key": table[column].astype(str)}).drop_duplicates()
@@ -190,16 +190,16 @@ def read_layers(
         path: files_read(path, len(layer), len(layer))
         for (path, _), layer in zip(places, layers, strict=True)
     }
-    return tuple(known), tuple(file for found in files.values() for file in found)
+    return tuple(known), tuple(file for paths in files.values() for file in paths)
 
 
 def column_of(table: gpd.GeoDataFrame, column: str, where: Path | str) -> pd.Series:
     """Return a column as text, ``""`` in empty cells; raise RequestError without this column."""
     if column not in table or column == table.active_geometry_name:
-        held = named(name for name in table.columns if name != "geometry")
+        columns = named(name for name in table.columns if name != "geometry")
         raise RequestError(
-            f"expected a column {shown(column)} in {where}, found the columns {held}. Give one of "
-            "these columns."
+            f"expected a column {shown(column)} in {where}, found the columns {columns}. Give one "
+            "of these columns."
         )
     texts = table[column].astype(object)
     return pd.Series(texts.where(texts.notna(), "").astype(str))
@@ -209,6 +209,6 @@ def files_read(path: Path, rows: int, used: int) -> tuple[InputFile, ...]:
     """Return records of a file and, for a shapefile, of the files that belong to it."""
     files = [path]
     if path.suffix.lower() == ".shp":
-        beside = (one for one in path.parent.iterdir() if one.stem == path.stem)
-        files += sorted(one for one in beside if one.suffix.lower() in _BESIDE)
+        beside = (file for file in path.parent.iterdir() if file.stem == path.stem)
+        files += sorted(file for file in beside if file.suffix.lower() in _BESIDE)
     return tuple(InputFile(file.name, sha256_of(file), rows, used) for file in files)

@@ -157,10 +157,10 @@ def read_shapes(path: Path, most: int, layer: str | None = None, crs: str | None
     check_file(path)
     if path.suffix.lower() not in _PARQUET:
         return _with_crs(path, read_vector(path, most, layer), crs)
-    found = read_table(path, most)
-    if b"geo" not in (found.schema.metadata or {}):
-        return found
-    return _with_crs(path, geo_table(found), crs)
+    table = read_table(path, most)
+    if b"geo" not in (table.schema.metadata or {}):
+        return table
+    return _with_crs(path, geo_table(table), crs)
 
 
 def _with_crs(path: Path, table: gpd.GeoDataFrame, crs: str | None) -> gpd.GeoDataFrame:
@@ -205,7 +205,8 @@ def no_crs(path: Path, table: gpd.GeoDataFrame) -> DataError:
     )
     return DataError(
         f"{path} has no CRS{lacks}, so the meaning of its coordinates is unknown, such as "
-        f"{', '.join(f'{one:.10g}' for one in place.ravel())}. Give the CRS with --crs. {hint}"
+        f"{', '.join(f'{degree:.10g}' for degree in place.ravel())}. Give the CRS with "
+        f"--crs. {hint}"
     )
 
 
@@ -279,13 +280,15 @@ def _only_polygons(
         )
     if not used.any():
         raise DataError(f"expected polygons, found none in {len(table):,} rows.")
-    for rows, what, told in (
+    for rows, what, consequence in (
         (others, "have no polygon, and are left out", listed),
         (partly, "also have points or lines, which are left out", named(table.index[partly])),
         (empty, "have no shape, and are left out", named(table.index[empty])),
     ):
         if warnings is not None and rows.any():
-            warnings.append(f"{path}: {int(rows.sum()):,} of {len(table):,} rows {what}: {told}.")
+            warnings.append(
+                f"{path}: {int(rows.sum()):,} of {len(table):,} rows {what}: {consequence}."
+            )
     return table[used]
 
 
@@ -302,14 +305,14 @@ def _valid(table: gpd.GeoDataFrame) -> gpd.GeoDataFrame:
         return table
     shapes = table.geometry.to_numpy().copy()
     parts = {k: polygonal_parts(shapes[k]) for k in wrong}
-    lost = [str(table.index[k]) for k, held in parts.items() if not held]
+    lost = [str(table.index[k]) for k, polygons in parts.items() if not polygons]
     if lost:
         raise DataError(
             f"found no valid area in {len(lost)} of {len(table)} polygons: {named(lost)}. Repair "
             "or remove these polygons."
         )
-    for k, held in parts.items():
-        shapes[k] = held[0] if len(held) == 1 else MultiPolygon(held)
+    for k, polygons in parts.items():
+        shapes[k] = polygons[0] if len(polygons) == 1 else MultiPolygon(polygons)
     return table.set_geometry(gpd.GeoSeries(shapes, index=table.index, crs=table.crs))
 
 
@@ -345,13 +348,13 @@ def _within_one_turn(source: gpd.GeoSeries, degrees: gpd.GeoSeries) -> gpd.GeoSe
         return degrees
     shapes = degrees.to_numpy().copy()
     for k in moved:
-        held: list[Polygon] = []
-        for part in np.flatnonzero(row == k):
-            whole = after[part]
-            if torn[part]:
-                whole = _unwrapped(before[part], source, degrees.index[k])
-            held += cut_at_antimeridian(whole)
-        shapes[k] = held[0] if len(held) == 1 else MultiPolygon(held)
+        polygons: list[Polygon] = []
+        for piece in np.flatnonzero(row == k):
+            whole = after[piece]
+            if torn[piece]:
+                whole = _unwrapped(before[piece], source, degrees.index[k])
+            polygons += cut_at_antimeridian(whole)
+        shapes[k] = polygons[0] if len(polygons) == 1 else MultiPolygon(polygons)
     return gpd.GeoSeries(shapes, index=degrees.index, crs=degrees.crs)
 
 

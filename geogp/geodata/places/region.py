@@ -91,11 +91,11 @@ class Strata:
     def of(self, longitude: NDArray[np.float64], latitude: NDArray[np.float64]) -> NDArray[np.str_]:
         """Return the stratum of each point, (n,); a point in both strata belongs to the first."""
         width = max(map(len, (*self.names, UNKNOWN)))
-        found = np.full(longitude.shape, self.names[1], dtype=f"<U{width}")
+        stratum = np.full(longitude.shape, self.names[1], dtype=f"<U{width}")
         if self.rest is not None:
-            found[~_inside(self.rest, longitude, latitude)] = UNKNOWN
-        found[_inside(self.area, longitude, latitude)] = self.names[0]
-        return found
+            stratum[~_inside(self.rest, longitude, latitude)] = UNKNOWN
+        stratum[_inside(self.area, longitude, latitude)] = self.names[0]
+        return stratum
 
 
 @dataclass(frozen=True)
@@ -191,8 +191,8 @@ class Region:
     def unwrap(self, longitude: ArrayLike) -> NDArray[np.float64]:
         """Return longitudes, moved to within 180 degrees of the region's middle longitude."""
         middle = (self.bounds[0] + self.bounds[2]) / 2
-        found = numbers_of(longitude, "longitudes")
-        return (found - middle + 180) % 360 - 180 + middle
+        degrees = numbers_of(longitude, "longitudes")
+        return (degrees - middle + 180) % 360 - 180 + middle
 
     def contains(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.bool_]:
         """Return whether each point in degrees, (n,), lies in the region and not in a hole."""
@@ -255,7 +255,7 @@ class Region:
         strip = max(1, size // len(across))
         for top in range(int(rows[0]), int(rows[1]) + 1, strip):
             down = np.arange(top, min(top + strip, int(rows[1]) + 1))
-            row, column = (part.ravel() for part in np.meshgrid(down, across, indexing="ij"))
+            row, column = (numbers.ravel() for numbers in np.meshgrid(down, across, indexing="ij"))
             inside = self.contains(*quadkeys.tile_centres(column, row, zoom))
             yield column[inside], row[inside]
 
@@ -289,16 +289,17 @@ def cut_at_antimeridian(part: Polygon) -> list[Polygon]:
     """Cut a polygon at the antimeridian; return pieces with longitudes from -180 to 180."""
     west, south, east, north = part.bounds
     turns = range(math.floor((west + 180) / 360), math.ceil((east + 180) / 360))
-    found: list[Polygon] = []
+    pieces: list[Polygon] = []
     for turn in turns:
         inside = [part]
         if len(turns) > 1:
             window = shapely.box(360 * turn - 180, south - 1, 360 * turn + 180, north + 1)
             inside = polygonal_parts(part.intersection(window))
-        found += [
-            shapely.affinity.translate(one, xoff=-360 * turn) if turn else one for one in inside
+        pieces += [
+            shapely.affinity.translate(piece, xoff=-360 * turn) if turn else piece
+            for piece in inside
         ]
-    return found
+    return pieces
 
 
 def _antimeridian_cut(parts: list[Polygon]) -> float:

@@ -33,7 +33,7 @@ PR 72 Puerto Rico, VI 78 United States Virgin Islands
 PUBLIC_STATES = {
     code: (number, name)
     for code, number, name in (
-        one.strip().split(" ", 2) for one in _TABLE.replace("\n", " ").split(",")
+        entry.strip().split(" ", 2) for entry in _TABLE.replace("\n", " ").split(",")
     )
 }
 """FIPS number and name of each state, by postal code."""
@@ -56,5 +56,5 @@ def unknown_state(name: str, states: Iterable[tuple[str, str]]) -> RequestError:
     for full, code in states:
         labels[full.casefold()] = labels[code.casefold()] = f"{full} ({code})"
     near = nearest(name.strip().casefold(), labels, 4)
-    found = dict.fromkeys(labels[key] for key in near) or sorted(set(labels.values()))
-    return RequestError(f"unknown region {quoted(name)}. Nearest: {named(found)}.")
+    nearest_labels = dict.fromkeys(labels[key] for key in near) or sorted(set(labels.values()))
+    return RequestError(f"unknown region {quoted(name)}. Nearest: {named(nearest_labels)}.")

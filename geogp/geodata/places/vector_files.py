@@ -62,13 +62,13 @@ def read_vector(path: Path, most: int, layer: str | None = None) -> gpd.GeoDataF
     source = _source(path, ending, member)
     name = _chosen_layer(path, source, inner)
     # Read one more than the limit, because counting first would parse the file twice.
-    found = pyogrio.read_dataframe(source, layer=name, max_features=most + 1)
-    if len(found) > most:
+    table = pyogrio.read_dataframe(source, layer=name, max_features=most + 1)
+    if len(table) > most:
         raise DataError(
-            f"{path} contains {len(found):,} polygons or more; expected at most {most:,}. Keep "
+            f"{path} contains {len(table):,} polygons or more; expected at most {most:,}. Keep "
             f"only the polygons of the region."
         )
-    return found
+    return table
 
 
 def layers_of(path: Path) -> list[str]:
@@ -118,26 +118,28 @@ def _member_and_layer(path: Path, layer: str | None) -> tuple[str | None, str | 
 def _members(path: Path) -> list[str]:
     """Return the names of the files of shapes in an archive; DataError if there is none."""
     with zipfile.ZipFile(path) as archive:
-        members = [one for one in archive.infolist() if not one.filename.startswith("__MACOSX/")]
+        members = [
+            member for member in archive.infolist() if not member.filename.startswith("__MACOSX/")
+        ]
     for endings in _IN_ARCHIVES:
-        found = [one for one in members if one.filename.lower().endswith(endings)]
-        for one in found:
-            if "\\" in one.filename:
+        shapes = [member for member in members if member.filename.lower().endswith(endings)]
+        for member in shapes:
+            if "\\" in member.filename:
                 raise DataError(
-                    f"{path} contains {quoted(one.filename)}, a name that GDAL would change. "
+                    f"{path} contains {quoted(member.filename)}, a name that GDAL would change. "
                     "Rename this file, or unpack the archive and give the file itself."
                 )
-            if one.file_size > MAX_BYTES:
+            if member.file_size > MAX_BYTES:
                 raise DataError(
-                    f"{quoted(one.filename)} in {path} has {one.file_size:,} bytes; expected at "
-                    f"most {MAX_BYTES:,} bytes."
+                    f"{quoted(member.filename)} in {path} has {member.file_size:,} bytes; expected "
+                    f"at most {MAX_BYTES:,} bytes."
                 )
-        if found:
-            return [one.filename for one in found]
+        if shapes:
+            return [member.filename for member in shapes]
     raise DataError(
-        f"expected a file of shapes in {path}, found {named(one.filename for one in members)}. If "
-        "there is one, unpack the archive, and give the file itself. geogp reads "
-        f"{_FORMATS}."
+        f"expected a file of shapes in {path}, found "
+        f"{named(member.filename for member in members)}. If there is one, unpack the archive, "
+        f"and give the file itself. geogp reads {_FORMATS}."
     )
 
 
@@ -186,14 +188,12 @@ def _check_tables(path: Path) -> None:
     address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
     try:
         with closing(sqlite3.connect(address, uri=True)) as base:
-            found = base.execute(
-                "SELECT 1 FROM sqlite_master WHERE name='gpkg_contents'"
-            ).fetchone()
+            row = base.execute("SELECT 1 FROM sqlite_master WHERE name='gpkg_contents'").fetchone()
     except sqlite3.Error as error:
         raise DataError(
             f"{path} cannot be read as a GeoPackage ({error}). Download or write this file again."
         ) from error
-    if found is None:
+    if row is None:
         raise DataError(
             f"{path} is an SQLite database without the table gpkg_contents, so it is not a "
             f"GeoPackage. Write its polygons to a file in one of these formats: {_FORMATS}."

@@ -138,18 +138,18 @@ class _Signs:
     @classmethod
     def of(cls, raw: Sequence[str], sign: str) -> "_Signs":
         """Return the uses of a sign."""
-        found = cls([], [], [])
+        uses = cls([], [], [])
         other = _OTHER[sign]
         for text in raw:
             if sign not in text:
                 continue
             if _GROUPS.fullmatch(text):
-                (found.thousands if text.count(sign) > 1 else found.either).append(text)
+                (uses.thousands if text.count(sign) > 1 else uses.either).append(text)
             elif re.fullmatch(rf"[+-]?\d{{1,3}}(?:\{sign}\d{{3}})+\{other}\d+", text):
-                found.thousands.append(text)
+                uses.thousands.append(text)
             elif re.fullmatch(rf"[+-]?(?:\d*|\d{{1,3}}(?:\{other}\d{{3}})+)\{sign}\d+", text):
-                found.decimal.append(text)
-        return found
+                uses.decimal.append(text)
+        return uses
 
     @property
     def is_decimal(self) -> bool:
@@ -169,30 +169,30 @@ def _decimal_of(
     """
     signs = {sign: _Signs.of(raw, sign) for sign in ".,"}
     certain = [
-        sign for sign, found in signs.items() if found.is_decimal or signs[_OTHER[sign]].thousands
+        sign for sign, uses in signs.items() if uses.is_decimal or signs[_OTHER[sign]].thousands
     ]
-    unclear = [sign for sign, found in signs.items() if found.either]
+    unclear = [sign for sign, uses in signs.items() if uses.either]
     if not certain and len(unclear) == 1:
-        sign, one = unclear[0], signs[unclear[0]].either[0]
-        readings = {part: _converted(raw, part) for part in (sign, _OTHER[sign])}
-        able = [part for part, values in readings.items() if plausible(values)]
+        sign, example = unclear[0], signs[unclear[0]].either[0]
+        readings = {decimal: _converted(raw, decimal) for decimal in (sign, _OTHER[sign])}
+        able = [decimal for decimal, values in readings.items() if plausible(values)]
         if len(able) == 2 and file_decimal == _OTHER[sign] and usual(readings[file_decimal]):
             able = [file_decimal]
         if len(able) != 1:
-            values = [f"{_converted([one], part)[0]:,g}" for part in readings]
-            return sign, one, " or ".join(values)
+            values = [f"{_converted([example], decimal)[0]:,g}" for decimal in readings]
+            return sign, example, " or ".join(values)
         certain = able
     sign = certain[0] if certain else file_decimal or "."
     other = signs[_OTHER[sign]]
     if other.thousands or other.either:
-        one = (other.thousands + other.either)[0]
+        example = (other.thousands + other.either)[0]
         return (
             sign,
-            f"thousands sign {_OTHER[sign]!r}: {one} is {_converted([one], sign)[0]:,g}",
+            f"thousands sign {_OTHER[sign]!r}: {example} is {_converted([example], sign)[0]:,g}",
             "",
         )
     note = f"decimal sign {sign!r}"
     if signs[sign].either and not signs[sign].decimal:
-        one = signs[sign].either[0]
-        note += f": {one} is {_converted([one], sign)[0]:g}"
+        example = signs[sign].either[0]
+        note += f": {example} is {_converted([example], sign)[0]:g}"
     return sign, note if sign == "," or ":" in note else "", ""

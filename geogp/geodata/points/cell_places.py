@@ -77,7 +77,7 @@ def _of_columns(
     review: RowReview, columns: Mapping[str, str], options: TableOptions
 ) -> tuple[Floats, Floats]:
     """Return the coordinates in two columns."""
-    table, found = review.table, {}
+    table, places = review.table, {}
     forms: dict[str, None] = {}
     for role in ("longitude", "latitude"):
         numbers = table.numbers(columns[role])
@@ -89,10 +89,10 @@ def _of_columns(
             if wrong.any():
                 first = table.texts(columns[role])[int(wrong.argmax())][:40]
                 review.mark(wrong, f"unreadable {role}, such as {quoted(first)}")
-        found[role] = values
+        places[role] = values
     note = f"from the columns {shown(columns['latitude'])} and {shown(columns['longitude'])}"
     review.notes.append(("position", f"{note}{''.join(f', {form}' for form in forms)}"))
-    east, north = found["longitude"], found["latitude"]
+    east, north = places["longitude"], places["latitude"]
     known = np.isfinite(east) & np.isfinite(north)
     outside = known & ((np.abs(east) > 180) | (np.abs(north) > 90))
     crs = crs_for(table.path, options.crs)
@@ -117,10 +117,10 @@ def _projected(
         raise DataError(
             f"expected --crs with a CRS such as EPSG:32161, found {quoted(crs)} ({error})."
         ) from error
-    found = np.full((2, len(east)), np.nan)
-    found[:, known] = points.x.to_numpy(), points.y.to_numpy()
-    found[:, ~np.isfinite(found).all(0)] = np.nan
-    return found[0], found[1]
+    degrees = np.full((2, len(east)), np.nan)
+    degrees[:, known] = points.x.to_numpy(), points.y.to_numpy()
+    degrees[:, ~np.isfinite(degrees).all(0)] = np.nan
+    return degrees[0], degrees[1]
 
 
 def _degrees(texts: NDArray[np.object_], role: str) -> tuple[Floats, NDArray[np.bool_], str]:
@@ -145,17 +145,17 @@ def _degrees(texts: NDArray[np.object_], role: str) -> tuple[Floats, NDArray[np.
 
 def _angle(text: str, role: str) -> float:
     """Return the degrees in a text such as ``18°20'12.44"N`` or ``66.07W``; NaN if unreadable."""
-    found = _DEGREES.fullmatch(text.replace("\N{MINUS SIGN}", "-")) if len(text) <= 40 else None
-    if found is None:
+    match = _DEGREES.fullmatch(text.replace("\N{MINUS SIGN}", "-")) if len(text) <= 40 else None
+    if match is None:
         return float("nan")
-    sides = {side.upper() for side in (found["before"], found["after"]) if side}
+    sides = {side.upper() for side in (match["before"], match["after"]) if side}
     degrees, minutes, seconds = (
-        float((found[name] or "0").replace(",", ".")) for name in ("d", "m", "s")
+        float((match[name] or "0").replace(",", ".")) for name in ("d", "m", "s")
     )
     if len(sides) > 1 or not sides <= set(_SIDES[role]) or max(minutes, seconds) >= 60:
         return float("nan")
     value = degrees + minutes / 60 + seconds / 3600
-    negative = bool(found["minus"]) or bool(sides & {"S", "W"})
+    negative = bool(match["minus"]) or bool(sides & {"S", "W"})
     return -value if negative else value
 
 

@@ -143,8 +143,8 @@ def zone_of(text: str) -> dt.tzinfo:
 
 def is_clock(texts: Texts) -> bool:
     """Return whether texts are times of day, such as 14:30:00, without a date."""
-    held = [text for text in dict.fromkeys(texts.tolist()) if text][:1000]
-    return bool(held) and all(_CLOCK.fullmatch(text) for text in held)
+    filled = [text for text in dict.fromkeys(texts.tolist()) if text][:1000]
+    return bool(filled) and all(_CLOCK.fullmatch(text) for text in filled)
 
 
 def read_times(
@@ -173,15 +173,15 @@ def read_times(
             marked = pd.Series(texts).str.endswith("Z").all()
             return _quarters(times, missing, _zoned("", {"UTC" if marked else "": zone}, zone))
     inverse, unique = pd.factorize(texts)  # in their order, so that examples are from first rows
-    found = _from_texts(unique.tolist(), dates, zone)
-    if found.question:
-        return found
+    distinct = _from_texts(unique.tolist(), dates, zone)
+    if distinct.question:
+        return distinct
     return replace(
-        found,
-        quarter=found.quarter[inverse],
-        wrong=found.wrong[inverse],
-        ahead=found.ahead[inverse],
-        early=found.early[inverse],
+        distinct,
+        quarter=distinct.quarter[inverse],
+        wrong=distinct.wrong[inverse],
+        ahead=distinct.ahead[inverse],
+        early=distinct.early[inverse],
     )
 
 
@@ -189,8 +189,8 @@ def _numbers(column: "pd.Series[Any]", texts: Texts) -> NDArray[np.float64] | No
     """Return the numbers of a column that holds numbers only, otherwise None."""
     if column.dtype.kind in "iuf":
         return np.asarray(column.to_numpy(np.float64, na_value=np.nan))
-    held = pd.Series(texts[texts != ""])
-    if not held.str.fullmatch(r"\d+(?:\.\d+)?").mean() >= NEARLY_ALL:  # also without any cell
+    filled = pd.Series(texts[texts != ""])
+    if not filled.str.fullmatch(r"\d+(?:\.\d+)?").mean() >= NEARLY_ALL:  # also without any cell
         return None
     return np.asarray(pd.to_numeric(pd.Series(texts), errors="coerce"), np.float64)
 
@@ -283,10 +283,10 @@ def _parsed(text: str) -> _Date | None:
         year, number = quarter["y"] or quarter["y2"], quarter["q"] or quarter["q2"]
         return _Date((int(year), 3 * int(number) - 2, 1), "ymd")
     rest, zone = text.replace(" at ", " "), ""
-    found = _ZONE.search(rest)
-    if found and (found["offset"] is None or _HAS_CLOCK.search(rest[: found.start()])):
-        zone = found["offset"] or found["name"] or found["plus"] or found["short"]
-        rest = rest[: found.start()]
+    match = _ZONE.search(rest)
+    if match and (match["offset"] is None or _HAS_CLOCK.search(rest[: match.start()])):
+        zone = match["offset"] or match["name"] or match["plus"] or match["short"]
+        rest = rest[: match.start()]
     packed = _PACKED.fullmatch(rest)
     if packed:
         hour, minute, second = (int(packed[name] or 0) for name in ("h", "m", "s"))
@@ -328,11 +328,11 @@ def _order(texts: list[str], parsed: list[_Date | None], dates: str | None) -> t
     open_dates: dict[tuple[int, int, int], str] = {}
     count: Counter[tuple[int, int, int]] = Counter()
     dotted = True
-    for text, one in zip(texts, parsed, strict=True):
-        if one and one.order in {"?", "."}:
-            open_dates.setdefault(one.numbers, text)
-            count[one.numbers] += 1
-            dotted &= one.order == "."
+    for text, date in zip(texts, parsed, strict=True):
+        if date and date.order in {"?", "."}:
+            open_dates.setdefault(date.numbers, text)
+            count[date.numbers] += 1
+            dotted &= date.order == "."
     if dates in DATES_SHORT:
         return str(dates), "", DATES_SHORT[str(dates)]
     if not open_dates:

@@ -118,13 +118,13 @@ def unlike_neighbours(longitude: Floats, latitude: Floats, value: Floats) -> Mas
     positive = value[value > 0]
     if len(positive) <= NEIGHBOURS:
         return unlike
-    asked = np.flatnonzero(value > TIMES_NEIGHBOURS * positive.min())
-    asked = asked[np.argsort(-value[asked], kind="stable")][:MOST_ASKED]
-    if len(asked):
+    suspects = np.flatnonzero(value > TIMES_NEIGHBOURS * positive.min())
+    suspects = suspects[np.argsort(-value[suspects], kind="stable")][:MOST_ASKED]
+    if len(suspects):
         places = unit_vectors(longitude, latitude)
-        _, near = cKDTree(places).query(places[asked], k=NEIGHBOURS + 1)
-        others = np.where((near == asked[:, None]) | (value[near] <= 0), np.inf, value[near])
+        _, near = cKDTree(places).query(places[suspects], k=NEIGHBOURS + 1)
+        others = np.where((near == suspects[:, None]) | (value[near] <= 0), np.inf, value[near])
         others.sort(axis=1)  # the lower median of the others above 0; infinite without any
-        middle = others[np.arange(len(asked)), (np.isfinite(others).sum(1) - 1).clip(0) // 2]
-        unlike[asked] = value[asked] > TIMES_NEIGHBOURS * middle
+        middle = others[np.arange(len(suspects)), (np.isfinite(others).sum(1) - 1).clip(0) // 2]
+        unlike[suspects] = value[suspects] > TIMES_NEIGHBOURS * middle
     return unlike

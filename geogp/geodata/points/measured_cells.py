@@ -96,23 +96,23 @@ def read_quarters(
             f"the column {shown(name)} of {table.path} has local times. Give their time zone with "
             "--timezone, such as America/Puerto_Rico or -04:00."
         )
-    found = read_times(cells, texts, dates=options.dates, timezone=options.timezone)
-    if found.question:
+    times = read_times(cells, texts, dates=options.dates, timezone=options.timezone)
+    if times.question:
         column = columns.get("date", columns["time"])
-        review.ask(column, found.sample, found.question, "Choose the form with --dates.")
-        return found.quarter
+        review.ask(column, times.sample, times.question, "Choose the form with --dates.")
+        return times.quarter
     for wrong, reason in (
         (texts == "", "no time"),
-        (found.wrong, "unreadable time"),
-        (found.ahead, "time in the future"),
-        (found.early, f"time before {FIRST_YEAR}"),
+        (times.wrong, "unreadable time"),
+        (times.ahead, "time in the future"),
+        (times.early, f"time before {FIRST_YEAR}"),
     ):
         if wrong.any():
             first = f", such as {quoted(texts[int(wrong.argmax())])}" if reason != "no time" else ""
             review.mark(wrong, f"{reason} in the column {shown(name)}{first}")
-    note = f", {found.note}" if found.note else ""
+    note = f", {times.note}" if times.note else ""
     review.notes.append(("time", f"from the column {shown(name)}{note}"))
-    return found.quarter
+    return times.quarter
 
 
 def read_target(

@@ -33,19 +33,19 @@ def named_columns(texts: Sequence[str]) -> dict[str, str]:
     Raises RequestError if a text is not of this form, or if a column is named twice.
     """
     roles = "|".join(USUAL)
-    found: dict[str, str] = {}
+    columns: dict[str, str] = {}
     for text in texts:
-        for part in re.split(rf",\s*(?=(?:{roles})=)", text):
-            role, equals, name = part.partition("=")
+        for entry in re.split(rf",\s*(?=(?:{roles})=)", text):
+            role, equals, name = entry.partition("=")
             if not (equals and name):
                 raise RequestError(
-                    f"expected --columns as latitude=NAME,longitude=NAME, found {quoted(part)}."
+                    f"expected --columns as latitude=NAME,longitude=NAME, found {quoted(entry)}."
                 )
             one_of("column", role.strip(), USUAL)
-            if role.strip() in found:
+            if role.strip() in columns:
                 raise RequestError(f"expected one column for {role.strip()}, found two names.")
-            found[role.strip()] = name
-    return found
+            columns[role.strip()] = name
+    return columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +143,7 @@ class PointOptions(TableOptions):
     @property
     def separators(self) -> dict[str, str]:
         """The sign between thousands of each column in `thousands`."""
-        found = {}
+        signs = {}
         for text in self.thousands:
             name, _, sign = text.rpartition("=")
             if not name or sign not in {*DECIMALS, "'", " "}:
@@ -151,8 +151,8 @@ class PointOptions(TableOptions):
                     "expected --thousands as COLUMN=SIGN, such as download_kbps=. , found "
                     f"{quoted(text)}."
                 )
-            found[name] = sign
-        return found
+            signs[name] = sign
+        return signs
 
 
 @dataclass(frozen=True)

@@ -114,12 +114,16 @@ class PointTests:
         inside = region.contains(*quadkeys.tile_centres(column, row))
         wanted = inside if quarters is None else inside & np.isin(self.quarter, quarters.all)
         absent = [] if quarters is None else sorted({*quarters.all} - {*self.quarter[wanted]})
-        lost = [] if quarters is None else [one for one in absent if one in quarters.named]
+        lost = (
+            [] if quarters is None else [quarter for quarter in absent if quarter in quarters.named]
+        )
         if not wanted.any() or lost:
             raise DataError(self._nothing(region, inside, lost))
-        found = np.unique(self.quarter[wanted]).tolist()
+        present = np.unique(self.quarter[wanted]).tolist()
         if quarters is None:
-            absent = [one for one in range(found[0], found[-1]) if one not in found]
+            absent = [
+                quarter for quarter in range(present[0], present[-1]) if quarter not in present
+            ]
         name = self.path.name
         providers = np.full(len(codes), "") if self.provider is None else self.provider
         gathered = gather(
@@ -177,11 +181,11 @@ class PointTests:
     def _nothing(self, region: Region, inside: NDArray[np.bool_], absent: Sequence[int]) -> str:
         """Return why a region has no measurements."""
         if inside.any():
-            held = sorted({*self.quarter[inside].tolist()})
+            present = sorted({*self.quarter[inside].tolist()})
             labels = ", ".join(map(quarter_label, absent)) or "the chosen quarters"
             return (
                 f"{self.path} has no tests in {region.name} for {labels}; its quarters are "
-                f"{named(map(quarter_label, held))}."
+                f"{named(map(quarter_label, present))}."
             )
         for hint, east, north in mistakes(self.longitude, self.latitude):
             able = np.abs(north) < quadkeys.NORTHMOST
@@ -298,19 +302,19 @@ def _doubts(
     """Return warnings about values in kbps or ms that are very low, or unlike those near."""
     if find_target(target).counted:
         return []
-    found, name, (longitude, latitude) = [], table.path.name, places
+    warnings, name, (longitude, latitude) = [], table.path.name, places
     median = float(np.median(value[kept])) / 1000
     if target in SPEEDS and median < SLOW_MBPS:
         text = f"the median {target} of {name} is {median:.3g} Mbps."
-        found.append(f"{text} Is the unit right? Choose it with --units.")
+        warnings.append(f"{text} Is the unit right? Choose it with --units.")
     unlike = np.zeros(len(table), np.bool_)
     unlike[kept] = unlike_neighbours(longitude[kept], latitude[kept], value[kept])
     if unlike.any():
-        found.append(
+        warnings.append(
             f"the {target} is over {TIMES_NEIGHBOURS:,.0f} times that of the nearest tests in "
             f"{table.where(unlike)} of {name}. Is it right?"
         )
-    return found
+    return warnings
 
 
 def check_extent(path: Path, longitude: Floats, latitude: Floats) -> None:

@@ -167,8 +167,8 @@ def plain(name: str) -> str:
 
 def known_export(names: Collection[str]) -> KnownExport | None:
     """Return the export that has these columns, if it is one of `EXPORTS`."""
-    held = set(map(plain, names))
-    return next((one for one in EXPORTS if one.needs <= held), None)
+    plain_names = set(map(plain, names))
+    return next((export for export in EXPORTS if export.needs <= plain_names), None)
 
 
 def role_of(name: str) -> str | None:
@@ -295,22 +295,22 @@ def speed_unit(text: str) -> UnitText:
     >>> speed_unit("DOWNLOAD_MBPS").unit, speed_unit("download_bytes").unit
     ('b or B', None)
     """
-    found = _SPEED.search(text, max(0, len(text) - LONGEST_UNIT))
-    if found is None:
+    match = _SPEED.search(text, max(0, len(text) - LONGEST_UNIT))
+    if match is None:
         return UnitText(text, None)
-    what, per = found["what"], found["per"] or ""
-    prefix = (found["prefix"] or "")[:1].lower().replace("m", "M").replace("g", "G")
+    what, per = match["what"], match["per"] or ""
+    prefix = (match["prefix"] or "")[:1].lower().replace("m", "M").replace("g", "G")
     spelled = len(what) > 1
-    glued = text[: found.start()][-1:].isalpha() and found[0][:1].islower()
-    if glued and not _SPEED_WORDS.search(text[: found.start()]):
+    glued = text[: match.start()][-1:].isalpha() and match[0][:1].islower()
+    if glued and not _SPEED_WORDS.search(text[: match.start()]):
         return UnitText(text, AMBIGUOUS)  # such as downlinkbps
     if not per and not (spelled and prefix and what.lower().startswith("bit")):
         return UnitText(text, None)  # an amount, such as the bytes of a test
-    name = text[: found.start()]
+    name = text[: match.start()]
     if spelled:
         letter = "B" if what.lower().startswith("byte") else "b"
     elif (what == "B" and per.isupper()) or (
-        what == "b" and prefix and "/" in per and found["prefix"].islower()
+        what == "b" and prefix and "/" in per and match["prefix"].islower()
     ):
         return UnitText(name, AMBIGUOUS)
     else:
@@ -326,9 +326,9 @@ def latency_unit(text: str) -> UnitText:
     >>> latency_unit("ping_ms"), latency_unit("Latency (s)"), latency_unit("pings").unit
     (UnitText(name='ping', unit='ms'), UnitText(name='Latency', unit='s'), None)
     """
-    found = _TIME.search(text, max(0, len(text) - LONGEST_UNIT))
-    if found is None:
+    match = _TIME.search(text, max(0, len(text) - LONGEST_UNIT))
+    if match is None:
         return UnitText(text, None)
-    short = (found["short"] or "s").lower()
+    short = (match["short"] or "s").lower()
     unit = {"m": "ms", "s": "s"}.get(short[0], "us")
-    return UnitText(text[: found.start()], unit)
+    return UnitText(text[: match.start()], unit)

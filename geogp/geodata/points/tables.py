@@ -127,7 +127,7 @@ def read_point_table(path: Path, options: TableOptions | None = None) -> PointTa
     sheets or layers.
     """
     options = options or TableOptions()
-    endings = {one.lower() for one in path.suffixes[-2:]}
+    endings = {ending.lower() for ending in path.suffixes[-2:]}
     if not path.is_file() or not endings & set(ENDINGS):
         found = f"{path}{'' if path.is_file() else ', which is not a file'}"
         old = (

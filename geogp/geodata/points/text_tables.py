@@ -94,9 +94,10 @@ def unpacked(path: Path, endings: Sequence[str]) -> tuple[bytes, str]:
         if head.startswith(b"PK\x03\x04"):
             with zipfile.ZipFile(path) as archive:
                 names = [
-                    one
-                    for one in archive.namelist()
-                    if one.lower().endswith(tuple(endings)) and not one.startswith("__MACOSX/")
+                    member
+                    for member in archive.namelist()
+                    if member.lower().endswith(tuple(endings))
+                    and not member.startswith("__MACOSX/")
                 ]
                 if len(names) != 1:
                     raise DataError(
@@ -158,15 +159,15 @@ def _guessed(content: bytes) -> str:
     """Return the likely encoding of a text that is not UTF-8: cp1252, or one that fits better."""
     first = next(k for k, byte in enumerate(content) if byte > 127)
     begin = max(0, first - SAMPLE_BYTES // 2)
-    found = list(charset_normalizer.from_bytes(content[begin : begin + SAMPLE_BYTES]))
-    western = [one for one in found if {"cp1252", "latin_1"} & {*one.could_be_from_charset}]
-    if not found or any(
-        one.percent_chaos <= found[0].percent_chaos
-        and one.percent_coherence >= found[0].percent_coherence
-        for one in western
+    guesses = list(charset_normalizer.from_bytes(content[begin : begin + SAMPLE_BYTES]))
+    western = [guess for guess in guesses if {"cp1252", "latin_1"} & {*guess.could_be_from_charset}]
+    if not guesses or any(
+        guess.percent_chaos <= guesses[0].percent_chaos
+        and guess.percent_coherence >= guesses[0].percent_coherence
+        for guess in western
     ):
         return "cp1252"
-    return str(found[0].encoding)
+    return str(guesses[0].encoding)
 
 
 def rows_of(path: Path, text: str, delimiter: str) -> tuple[list[Row], str]:
@@ -185,13 +186,13 @@ def rows_of(path: Path, text: str, delimiter: str) -> tuple[list[Row], str]:
         delimiter = max(DELIMITERS, key=lambda sign: _fit(sample, sign))
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
-        found = [Row(begin + rows.line_num, cells) for cells in rows if any(map(str.strip, cells))]
+        filled = [Row(begin + rows.line_num, cells) for cells in rows if any(map(str.strip, cells))]
     except csv.Error as error:
         raise DataError(
             f"{path} cannot be read as CSV: {error} in or before line {begin + rows.line_num}. "
             "Correct this line."
         ) from error
-    return found, delimiter
+    return filled, delimiter
 
 
 def _fit(sample: str, sign: str) -> tuple[int, int]:
@@ -305,13 +306,13 @@ def _is_comment(row: Row) -> bool:
 
 def _may_be_names(cells: Sequence[str]) -> bool:
     """Return whether cells may be names: texts in half of the columns or more, and no numbers."""
-    held = [cell for cell in _stripped(cells) if cell]
+    filled = [cell for cell in _stripped(cells) if cell]
     numbers = [
         cell
-        for cell in held
+        for cell in filled
         if len(cell) < LONGEST and re.fullmatch(r"[+-]?[\d.,:/\s-]*\d[\d.,:/\s-]*", cell)
     ]
-    return len(held) >= max(1, len(cells) / 2) and not numbers
+    return len(filled) >= max(1, len(cells) / 2) and not numbers
 
 
 def _are_row_names(cells: Sequence[str]) -> bool:
@@ -327,19 +328,19 @@ def _bare(cell: str) -> str:
 
 def _is_units(cells: Sequence[str]) -> bool:
     """Return whether a row below the names holds units: at least half of its texts are units."""
-    held = [text for text in map(_bare, cells) if text not in {"", "-", "--"}]
-    if any(re.match(r"[+-]?[.,]?\d", text) for text in held):
+    filled = [text for text in map(_bare, cells) if text not in {"", "-", "--"}]
+    if any(re.match(r"[+-]?[.,]?\d", text) for text in filled):
         return False
     units = [
         text
-        for text in held
+        for text in filled
         if text.lower() in _UNITS
         or any(
-            found.unit is not None and not found.name.strip()
-            for found in (speed_unit(text), latency_unit(f" {text}"))
+            reading.unit is not None and not reading.name.strip()
+            for reading in (speed_unit(text), latency_unit(f" {text}"))
         )
     ]
-    return len(units) >= max(2, len(held) / 2)
+    return len(units) >= max(2, len(filled) / 2)
 
 
 class Sheet(NamedTuple):
@@ -367,17 +368,17 @@ def read_sheet(path: Path, sheet: str | None) -> Sheet:
     try:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
         sheets = {}
-        for one in book.worksheets:
-            hidden = one.sheet_state != "visible"
-            if sheet == one.title or (sheet is None and not hidden):
-                one.reset_dimensions()  # programs write wrong ones
-                found = (
+        for worksheet in book.worksheets:
+            hidden = worksheet.sheet_state != "visible"
+            if sheet == worksheet.title or (sheet is None and not hidden):
+                worksheet.reset_dimensions()  # programs write wrong ones
+                all_rows = (
                     Row(number, _texts_of(cells))
-                    for number, cells in enumerate(one.iter_rows(values_only=True), 1)
+                    for number, cells in enumerate(worksheet.iter_rows(values_only=True), 1)
                 )
-                rows = [row for row in islice(found, MAX_ROWS) if row.cells]
+                rows = [row for row in islice(all_rows, MAX_ROWS) if row.cells]
                 if rows:
-                    sheets[one.title] = rows
+                    sheets[worksheet.title] = rows
         names, since_1904 = book.sheetnames, book.epoch.year == 1904
     except DataError:
         raise
@@ -401,9 +402,9 @@ def with_numbers(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
     """
     for place in range(frame.shape[1]):
         column = frame.iloc[:, place]
-        held = [cell for cell in column if cell]
-        _check_dates(path, str(frame.columns[place]), held)
-        if held and all(isinstance(cell, _NumberText) for cell in held):
+        filled = [cell for cell in column if cell]
+        _check_dates(path, str(frame.columns[place]), filled)
+        if filled and all(isinstance(cell, _NumberText) for cell in filled):
             frame.isetitem(place, pd.to_numeric(column.where(column != "", None)).to_numpy())
     return frame
 

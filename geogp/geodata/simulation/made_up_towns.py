@@ -103,19 +103,19 @@ def ground_km2(shape: BaseGeometry) -> float:
 def _centres(boundary: MultiPolygon, count: int, rng: np.random.Generator) -> Floats:
     """Return random points in a region, uniform on the ground, in degrees, (count, 2)."""
     parts = list(boundary.geoms)
-    areas = np.array([ground_km2(part) for part in parts])
-    found = np.empty((count, 2))
+    areas = np.array([ground_km2(polygon) for polygon in parts])
+    centres = np.empty((count, 2))
     for k, chosen in enumerate(rng.choice(len(parts), count, p=areas / areas.sum())):
-        found[k] = _point_in(parts[chosen], rng)
-    return found
+        centres[k] = _point_in(parts[chosen], rng)
+    return centres
 
 
-def _point_in(part: Polygon, rng: np.random.Generator) -> tuple[float, float]:
-    west, south, east, north = part.bounds
+def _point_in(polygon: Polygon, rng: np.random.Generator) -> tuple[float, float]:
+    west, south, east, north = polygon.bounds
     low, high = np.sin(np.deg2rad([south, north]))
     while True:
         longitude = rng.uniform(west, east, 64)
         latitude = np.rad2deg(np.arcsin(rng.uniform(low, high, 64)))
-        inside = np.flatnonzero(shapely.contains_xy(part, longitude, latitude))
+        inside = np.flatnonzero(shapely.contains_xy(polygon, longitude, latitude))
         if len(inside):
             return float(longitude[inside[0]]), float(latitude[inside[0]])

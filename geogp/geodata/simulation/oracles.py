@@ -66,15 +66,15 @@ def predictive_oracle(
     place = _plane(truth, law)
     mean = np.full(len(truth), np.nan)
     variance = np.full(len(truth), np.nan)
-    asked, known = np.flatnonzero(~train), np.flatnonzero(train)
+    targets, known = np.flatnonzero(~train), np.flatnonzero(train)
     trend = _values(truth, "field_true", law.target)
     noise = _values(truth, "sd_measurement_true", law.target) ** 2
     residual = _values(truth, "y", law.target) - trend
     near = min(neighbours, len(known))
     tree = KDTree(_scaled(place[known], law))
     step = max(1, _CHUNK_BYTES // (8 * near * max(near, _CANDIDATES_PER_NEIGHBOUR)))
-    for start in range(0, len(asked), step):
-        rows = asked[start : start + step]
+    for start in range(0, len(targets), step):
+        rows = targets[start : start + step]
         chosen = known[_most_correlated(place[rows], place[known], tree, law, near)]
         across = _covariance(law, place[rows][:, None, :], place[chosen])[:, 0, :]
         within = _covariance(law, place[chosen], place[chosen])
@@ -110,15 +110,15 @@ def _scaled(place: Floats, law: TruthLaw) -> Floats:
 
 
 def _most_correlated(
-    asked: Floats, known: Floats, tree: KDTree, law: TruthLaw, near: int
+    targets: Floats, known: Floats, tree: KDTree, law: TruthLaw, near: int
 ) -> NDArray[np.intp]:
     """Return indices in `known` of the most correlated rows, (len(asked), near)."""
     candidates = min(_CANDIDATES_PER_NEIGHBOUR * near, len(known))
-    _, found = tree.query(_scaled(asked, law), k=np.arange(1, candidates + 1))
-    found = np.asarray(found, np.intp)
-    covariance = _covariance(law, asked[:, None, :], known[found])[:, 0, :]
+    _, near_rows = tree.query(_scaled(targets, law), k=np.arange(1, candidates + 1))
+    near_rows = np.asarray(near_rows, np.intp)
+    covariance = _covariance(law, targets[:, None, :], known[near_rows])[:, 0, :]
     best = np.argpartition(-covariance, near - 1, axis=1)[:, :near]
-    return np.take_along_axis(found, best, axis=1)
+    return np.take_along_axis(near_rows, best, axis=1)
 
 
 def _covariance(law: TruthLaw, first: Floats, second: Floats) -> Floats:

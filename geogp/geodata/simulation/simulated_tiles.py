@@ -98,7 +98,7 @@ def simulate(
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(1 + len(laws))]
     drawn = _count_tests(grid, places, rows, quarters, streams[0])
     codes = quadkeys.tiles_to_codes(grid.tiles.column, grid.tiles.row)[drawn.where]
-    longitude, latitude = (part[drawn.where] for part in grid.tiles.centres)
+    longitude, latitude = (degrees[drawn.where] for degrees in grid.tiles.centres)
     tiles: dict[str, object] = {
         "quarter": drawn.quarters[drawn.when],
         "quadkey": codes,
@@ -204,8 +204,8 @@ def _rates(places: PlanePlaces, rows: float, rng: np.random.Generator) -> Floats
     def single_excess(lively: float) -> float:
         log_rate = own[some] - _DORMANT * (place_in_line[some] >= lively)
         rate = _scaled_rates(log_rate, wanted)
-        one = rate * (1 + rate / _BUSTLE) ** (-_BUSTLE - 1)
-        return float(one.sum() / _present(rate).sum()) - SINGLE_SHARE
+        single = rate * (1 + rate / _BUSTLE) ** (-_BUSTLE - 1)
+        return float(single.sum() / _present(rate).sum()) - SINGLE_SHARE
 
     # More active tiles mean more single tests. If no share of active tiles gives `SINGLE_SHARE`,
     # the end of the range that comes nearer is taken.
@@ -260,4 +260,4 @@ def _measure(
         "tile_true": tile,
         "sd_measurement_true": sd,
     }
-    return recorded, {column_of(name, law.target): part for name, part in columns.items()}
+    return recorded, {column_of(name, law.target): values for name, values in columns.items()}

@@ -173,10 +173,12 @@ def places_of(region: Region, grid: Grid, smoothing_km: float) -> PlanePlaces:
     built[grid.down, grid.across] = urban
     width = smoothing_km / grid.tile_km
     near, near_built = (
-        scipy.ndimage.gaussian_filter(part, width, mode="constant")[grid.down, grid.across]
-        for part in (inside, built)
+        scipy.ndimage.gaussian_filter(mask, width, mode="constant")[grid.down, grid.across]
+        for mask in (inside, built)
     )
-    east, south = (np.asarray(part * grid.tile_km, np.float64) for part in (grid.across, grid.down))
+    east, south = (
+        np.asarray(position * grid.tile_km, np.float64) for position in (grid.across, grid.down)
+    )
     return PlanePlaces(east, south, urban, near_built / near)
 
 
@@ -229,7 +231,8 @@ def random_field(
     phase = rng.uniform(0, 2 * np.pi, _FEATURES)
     turns = 2 * np.pi / warp_period_km
     east, south = (
-        part + warp / turns * np.sin(turns * part) for part in (places.east_km, places.south_km)
+        position + warp / turns * np.sin(turns * position)
+        for position in (places.east_km, places.south_km)
     )
     total = np.zeros(len(east))
     for j in range(_FEATURES):

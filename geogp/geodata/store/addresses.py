@@ -22,8 +22,8 @@ def is_address(where: str) -> bool:
 
 def s3_endpoint() -> str | None:
     """Return the server of buckets that the environment gives; None means Amazon's server."""
-    found = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    return found or None
+    address = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    return address or None
 
 
 def absolute_place(where: str) -> str:

@@ -140,8 +140,10 @@ class CacheEntry:
     def of(cls, url: str, name: str, ranges: Ranges | None) -> "CacheEntry":
         """Return the cache entry for some rows of a tile file below a web address."""
         listed = None if ranges is None else ranges.tolist()
-        part = OF_ALL if listed is None else hashlib.sha256(repr(listed).encode()).hexdigest()[:12]
-        file = f"{Path(name).stem}-{part}.parquet"
+        selection = (
+            OF_ALL if listed is None else hashlib.sha256(repr(listed).encode()).hexdigest()[:12]
+        )
+        file = f"{Path(name).stem}-{selection}.parquet"
         source = f"{url.rstrip('/')}/{name}"
         return cls(tiles_folder() / readable_folder(url) / file, source, listed)
 
@@ -174,9 +176,9 @@ class CacheEntry:
     def sweep(self) -> None:
         """Delete unfinished files that a killed process left for this entry."""
         starts = tuple(f".{own.name}." for own in (self.path, self.note_path, self.copy_path))
-        for one in children(self.path.parent):
-            if one.name.startswith(starts):
-                one.unlink(missing_ok=True)
+        for path in children(self.path.parent):
+            if path.name.startswith(starts):
+                path.unlink(missing_ok=True)
 
     def keep(self, note: Note) -> None:
         """Write the note, which completes the entry; raise OutputError if the writing fails."""
@@ -230,8 +232,8 @@ def own_name(path: Path) -> str | None:
     """
     left = _LEFT.fullmatch(path.name)
     if is_tiles(path):
-        found = _TILES.fullmatch(left[1] if left else path.name)
-        return found[1] if found else None
+        match = _TILES.fullmatch(left[1] if left else path.name)
+        return match[1] if match else None
     return "" if left or note_of(path).is_file() or read_note(path) is not None else None
 
 
@@ -271,9 +273,9 @@ class Item:
         """Return the item for JSON; only tiles have an ETag, rows and byte counts."""
         keys = ("source", "date", "etag", "rows", "bytes_read", "bytes_stored")
         known = keys[:2] if self.kind == FILE else keys
-        told = {key: getattr(self.note, key, None) if key in known else None for key in keys}
+        facts = {key: getattr(self.note, key, None) if key in known else None for key in keys}
         item = {"path": str(self.path), "kind": self.kind, "state": self.state}
-        return {**item, **told, "size": self.size}
+        return {**item, **facts, "size": self.size}
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class QuarterFiles:
                 f"{where} is read without TLS: the data could have been changed on the way. If "
                 f"the server has an https:// address, use it."
             )
-        unchecked = [quarter for quarter, held in self.files.items() if not held.checked]
+        unchecked = [quarter for quarter, file in self.files.items() if not file.checked]
         if unchecked:
             texts.append(
                 f"{where} could not be reached to check for changed files: the files of "
@@ -68,7 +68,7 @@ class QuarterFiles:
                 "downloads them."
             )
         changed = {
-            q: held.note.date for q, held in self.files.items() if held.changed and held.note
+            q: file.note.date for q, file in self.files.items() if file.changed and file.note
         }
         if changed:
             since = min(changed.values())[:10]
@@ -118,10 +118,12 @@ def fetch_quarters(
             raise
     errors = {quarter: task.exception() for task, quarter in tasks.items()}
     unreached = {q: error for q, error in errors.items() if isinstance(error, UnreachableError)}
-    found = {quarter: task.result() for task, quarter in tasks.items() if quarter not in unreached}
-    files = {quarter: held for quarter, held in found.items() if held is not None}
-    missing = tuple(quarter for quarter in found if quarter not in files)
-    answered = missing or any(held.checked for held in files.values())
+    answers = {
+        quarter: task.result() for task, quarter in tasks.items() if quarter not in unreached
+    }
+    files = {quarter: file for quarter, file in answers.items() if file is not None}
+    missing = tuple(quarter for quarter in answers if quarter not in files)
+    answered = missing or any(file.checked for file in files.values())
     if unreached and (answered or not files):
         raise next(iter(unreached.values()))
     return QuarterFiles(files, missing, unreached)

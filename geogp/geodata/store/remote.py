@@ -137,11 +137,11 @@ class RemoteFile:
         UnreachableError if no server answers.
         """
         for method in ("HEAD", "GET"):  # the body of a GET answer is not read
-            found = self._ask(method, {}, self._told)
-            if found is None:
+            version = self._ask(method, {}, self._told)
+            if version is None:
                 return False
-            self.version = found
-            if found.size is not None:
+            self.version = version
+            if version.size is not None:
                 break
         return True
 
@@ -171,7 +171,7 @@ class RemoteFile:
         """
         if not self.version.strong:
             raise NoRangesError(self.address)
-        asked = f"{offset}-{offset + length - 1}"
+        span = f"{offset}-{offset + length - 1}"
 
         def take(answer: requests.Response) -> bytes:
             if answer.status_code == requests.codes.ok:
@@ -179,13 +179,13 @@ class RemoteFile:
             if answer.status_code != requests.codes.partial_content:
                 raise self._unexpected(answer)
             place, _, size = answer.headers.get("Content-Range", "").partition("/")
-            if place != f"bytes {asked}":
-                raise _FaultError(f"expected bytes {asked}, found {place!r}")
+            if place != f"bytes {span}":
+                raise _FaultError(f"expected bytes {span}, found {place!r}")
             if not self._same(answer, int(size) if size.isdecimal() else None).strong:
                 raise NoRangesError(self.address)
             return b"".join(self._pieces(answer, length))
 
-        headers = {"Range": f"bytes={asked}", "If-Match": str(self.version.etag)}
+        headers = {"Range": f"bytes={span}", "If-Match": str(self.version.etag)}
         return self._ask("GET", headers, take)
 
     def copy(self, stream: BinaryIO, most: int | None = None) -> Version:
@@ -233,10 +233,10 @@ class RemoteFile:
 
     def _same(self, answer: requests.Response, size: int | None) -> Version:
         """Return the version in an answer; raise SourceChangedError if the version has changed."""
-        found = _version(answer, size)
-        if found.differs(self.version):
+        version = _version(answer, size)
+        if version.differs(self.version):
             raise SourceChangedError(f"{self.address} changed while it was read.")
-        return found
+        return version
 
     def _unexpected(self, answer: requests.Response) -> NetworkError:
         if answer.status_code in {*ABSENT, 412, 416}:

@@ -81,8 +81,8 @@ def _make(
     by_parts = _begin(remote, copy)
     with open_parquet(copy.path) as opened:
         # A file may lack columns of targets.
-        needed, held = (QUADKEY, "tests", "devices"), opened.schema.names
-        names = [name for name in (QUADKEY, *VALUES) if name in held or name in needed]
+        needed, columns = (QUADKEY, "tests", "devices"), opened.schema.names
+        names = [name for name in (QUADKEY, *VALUES) if name in columns or name in needed]
         check_schema(opened.schema, names)
         groups = opened.groups(names, [GEOMETRY])
         wanted = groups_touching(groups, np.asarray(region.ranges, np.int64))
@@ -192,10 +192,10 @@ class _PartialCopy:
         """Download the parts (first byte, length) that are not yet in the copy."""
         for first, length in spans:
             for start in range(first, first + length, LARGEST):
-                part = (start, min(LARGEST, first + length - start))
-                if not self._is_here(*part):
-                    self._keep(start, self._remote.read(*part))
-                self._came[part] = None
+                span = (start, min(LARGEST, first + length - start))
+                if not self._is_here(*span):
+                    self._keep(start, self._remote.read(*span))
+                self._came[span] = None
 
     def load_all(self) -> None:
         """Download the whole file with one request."""

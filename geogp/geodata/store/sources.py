@@ -141,9 +141,9 @@ class Web:
         server answers and the cache has no rows.
         """
         entries = CacheEntry.of(self.where, name, ranges), CacheEntry.of(self.where, name, None)
-        held = self._cached(entries, transfer)
-        if held is not None and not (refresh and held.changed):
-            return held
+        cached = self._cached(entries, transfer)
+        if cached is not None and not (refresh and cached.changed):
+            return cached
         with entries[0].locked(transfer):
             again = self._cached(entries, transfer)  # another process may have fetched it
             if again is not None and not (refresh and again.changed):
@@ -164,9 +164,9 @@ class Web:
             note = entry.read()
             if note is None:
                 continue
-            held = LocalFile(entry.path, note.simulated, note)
+            file = LocalFile(entry.path, note.simulated, note)
             if transfer.unreachable:
-                return replace(held, checked=False)
+                return replace(file, checked=False)
             patience = replace(
                 self.patience, attempts=SHORT_PATIENCE.attempts, timeout_s=SHORT_PATIENCE.timeout_s
             )
@@ -175,8 +175,8 @@ class Web:
                     there = remote.open()
                 except NetworkError as error:
                     transfer.unreachable |= isinstance(error, UnreachableError)
-                    return replace(held, checked=False)
-                return replace(held, changed=not there or remote.version.differs(note.version))
+                    return replace(file, checked=False)
+                return replace(file, changed=not there or remote.version.differs(note.version))
         return None
 
     def _is_there(self, name: str) -> bool:

@@ -97,13 +97,15 @@ class Observations:
         tested = self.tests > 1
         x, y = np.log(self.tests[tested]), np.log(self.devices[tested])
         power = float(x @ y / (x @ x)) if len(x) else 1.0
-        found: float = tests**power
-        return max(1, min(tests, round(found)))
+        devices: float = tests**power
+        return max(1, min(tests, round(devices)))
 
     def taken(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> "Observations":
         """Return the rows that a mask (n,) or an array of indices selects."""
         taken: dict[str, Any] = {
-            name: part[rows] for name, part in vars(self).items() if isinstance(part, np.ndarray)
+            name: values[rows]
+            for name, values in vars(self).items()
+            if isinstance(values, np.ndarray)
         }
         return replace(self, **taken)
 
@@ -127,13 +129,13 @@ def complete_counts(table: pd.DataFrame, region: Region) -> pd.DataFrame:
     """
     quarters = table["quarter"].unique()
     most = MAX_ROWS // len(quarters)
-    about = region.about_tiles(quadkeys.ZOOM, most)
-    if about > most:
-        fewer = MAX_ROWS // about
+    count = region.about_tiles(quadkeys.ZOOM, most)
+    if count > most:
+        fewer = MAX_ROWS // count
         cure = f"Choose {fewer} or fewer with --quarters." if fewer else "Map a part of the region."
         raise RequestError(
-            f"{region.name} has about {about:,} tiles; with {len(quarters)} quarters this gives "
-            f"{about * len(quarters):,} counts, more than {MAX_ROWS:,}. {cure}"
+            f"{region.name} has about {count:,} tiles; with {len(quarters)} quarters this gives "
+            f"{count * len(quarters):,} counts, more than {MAX_ROWS:,}. {cure}"
         )
     tiles = region.tiles(quadkeys.ZOOM)
     codes = np.union1d(quadkeys.tiles_to_codes(tiles.column, tiles.row), table["quadkey"])

@@ -92,8 +92,8 @@ class Ingested:
     @property
     def credits(self) -> dict[str, str]:
         """The attribution and, if known, the licence, as attributes of files."""
-        held = {"attribution": self.attribution, "license": self.license}
-        return {name: text for name, text in held.items() if text}
+        texts = {"attribution": self.attribution, "license": self.license}
+        return {name: text for name, text in texts.items() if text}
 
 
 def all_quarters() -> tuple[int, ...]:
@@ -209,7 +209,7 @@ def gather(
         source_rows,
         kept,
         left_out,
-        warnings=tuple(one.warning(service, target) for one in left_out),
+        warnings=tuple(rows.warning(service, target) for rows in left_out),
     )
 
 

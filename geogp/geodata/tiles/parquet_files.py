@@ -68,10 +68,10 @@ class ParquetReading:
 
     def __init__(self, request: dict[str, Any]) -> None:
         self._request, self._start = request, 0
-        told = self._ask("open", **request)
-        self.rows: int = told["rows"]
-        self.sha256: str | None = told["sha256"]
-        self.schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(told["schema"])))
+        answer = self._ask("open", **request)
+        self.rows: int = answer["rows"]
+        self.sha256: str | None = answer["sha256"]
+        self.schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(answer["schema"])))
 
     def groups(self, names: Sequence[str], aside: Sequence[str] = ()) -> list[RowGroup]:
         """Return the row groups, with the positions of the columns in `names` and `aside`.
@@ -79,8 +79,8 @@ class ParquetReading:
         Columns in `aside` are not read. Raises DataError if a column in `names` is partly outside
         the file.
         """
-        told = self._ask("groups", names=list(names), aside=list(aside))
-        return [RowGroup(*one) for one in told["groups"]]
+        answer = self._ask("groups", names=list(names), aside=list(aside))
+        return [RowGroup(*group) for group in answer["groups"]]
 
     def read(
         self, groups: Sequence[int] | None = None, names: Sequence[str] | None = None
@@ -89,9 +89,9 @@ class ParquetReading:
 
         Raises DataError also if `names` is None and two columns have the same name.
         """
-        found = self.schema.names
-        if names is None and len(set(found)) < len(found):
-            raise DataError(f"expected columns with different names, found {named(found)}.")
+        columns = self.schema.names
+        if names is None and len(set(columns)) < len(columns):
+            raise DataError(f"expected columns with different names, found {named(columns)}.")
         most = MAX_TABLE_BYTES if groups is None else LIMITS["bytes in a group"]
         table: pa.Table = self._ask("rows", most, groups=groups, names=names)["table"]
         return table if names is None else table.select(list(names))
@@ -107,8 +107,8 @@ class ParquetReading:
         with _PROCESS.turn:
             _PROCESS.start()
             if do != "open" and self._start != _PROCESS.starts:
-                found = _PROCESS.ask("open", number=id(self), **self._request)
-                if found["sha256"] != self.sha256:
+                answer = _PROCESS.ask("open", number=id(self), **self._request)
+                if answer["sha256"] != self.sha256:
                     raise DataError("the file changed while it was read.")
             self._start = _PROCESS.starts
             return _PROCESS.ask(do, most, number=id(self), **request)
@@ -177,10 +177,10 @@ class _Process:
         try:
             running.stdin.write(json.dumps({"do": do, **request}).encode() + b"\n")
             running.stdin.flush()
-            told: dict[str, Any] = json.loads(running.stdout.readline())
-            if do == "rows" and not told:
+            answer: dict[str, Any] = json.loads(running.stdout.readline())
+            if do == "rows" and not answer:
                 table = _rows(running.stdout, most)
-                told = {"table": table, **json.loads(running.stdout.readline())}
+                answer = {"table": table, **json.loads(running.stdout.readline())}
         except DataError:
             self.end()  # the remaining rows are not read
             raise
@@ -189,13 +189,13 @@ class _Process:
         except BaseException:
             self.end()  # a late answer would be read as the answer to another request
             raise
-        if "refused" in told:
-            raise DataError(told["refused"])
-        if "damaged" in told:
-            raise DamagedParquetError(" ".join(told["damaged"].split()))
-        if "errno" in told:
-            raise OSError(*told["errno"])
-        return told
+        if "refused" in answer:
+            raise DataError(answer["refused"])
+        if "damaged" in answer:
+            raise DamagedParquetError(" ".join(answer["damaged"].split()))
+        if "errno" in answer:
+            raise OSError(*answer["errno"])
+        return answer
 
     def start(self) -> None:
         """Start the process, if it is not running; raise ReadingError if the start fails."""

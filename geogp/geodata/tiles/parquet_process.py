@@ -73,7 +73,7 @@ class _OpenFile:
     def groups(self, names: Sequence[str], aside: Sequence[str]) -> list[Any]:
         """Return, for each row group, the value range of `names[0]`, and byte ranges of columns."""
         self._unpacked(self._groups, names)
-        found = []
+        groups = []
         for group in self._groups:
             ends, chunks = None, []
             for path, chunk in self._chunks(group, {*names, *aside}):
@@ -95,8 +95,8 @@ class _OpenFile:
                         raise _RefusedError(
                             f"expected text, found bytes that are not text ({error})."
                         ) from error
-            found.append([ends, chunks])
-        return found
+            groups.append([ends, chunks])
+        return groups
 
     def rows(self, stream: BinaryIO, groups: list[int] | None, names: list[str] | None) -> None:
         """Write rows to a stream; dictionary columns become plain columns."""
@@ -121,23 +121,23 @@ class _OpenFile:
         self._table.close(force=True)
 
     def _check(self) -> None:
-        found = self._metadata
-        self._refuse("rows", found.num_rows)
-        self._refuse("row groups", found.num_row_groups)
-        self._refuse("columns", found.num_columns)
-        self._groups = [found.row_group(k) for k in range(found.num_row_groups)]
+        metadata = self._metadata
+        self._refuse("rows", metadata.num_rows)
+        self._refuse("row groups", metadata.num_row_groups)
+        self._refuse("columns", metadata.num_columns)
+        self._groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
         rows = [group.num_rows for group in self._groups]
         self._refuse("rows in a group", max(rows, default=0))
-        if min(rows, default=0) < 0 or sum(rows) != found.num_rows:
+        if min(rows, default=0) < 0 or sum(rows) != metadata.num_rows:
             raise _RefusedError(
-                f"the footer declares {found.num_rows:,} rows, but its row groups have "
+                f"the footer declares {metadata.num_rows:,} rows, but its row groups have "
                 f"{sum(rows):,} in total."
             )
 
-    def _refuse(self, what: str, found: int) -> None:
-        if found > self._limits[what]:
+    def _refuse(self, what: str, number: int) -> None:
+        if number > self._limits[what]:
             raise _RefusedError(
-                f"the footer declares {found:,} {what}; expected at most {self._limits[what]:,}."
+                f"the footer declares {number:,} {what}; expected at most {self._limits[what]:,}."
             )
 
     def _chunks(self, group: Any, names: Container[str] | None) -> list[tuple[str, Any]]:
@@ -181,16 +181,16 @@ def _serve(stream: BinaryIO) -> None:
     files: dict[int, _OpenFile] = {}
     for line in sys.stdin.buffer:
         _limit("RLIMIT_CPU", int(time.process_time()) + _MAX_SECONDS)
-        asked, answer = json.loads(line), dict[str, Any]()
-        do, number = asked.pop("do"), asked.pop("number")
+        request, answer = json.loads(line), dict[str, Any]()
+        do, number = request.pop("do"), request.pop("number")
         try:
             if do == "open":
-                files[number] = _OpenFile(**asked)
+                files[number] = _OpenFile(**request)
                 answer = files[number].described()
             elif do == "groups":
-                answer = {"groups": files[number].groups(**asked)}
+                answer = {"groups": files[number].groups(**request)}
             elif do == "rows":
-                files[number].rows(stream, **asked)
+                files[number].rows(stream, **request)
             elif number in files:
                 files.pop(number).close()
                 pa.default_memory_pool().release_unused()

@@ -144,13 +144,16 @@ def exchanged_columns(name: str, medians: Mapping[str, tuple[float, float]]) -> 
     for file, (value, tests) in medians.items():
         others = np.array([pair for other, pair in medians.items() if other != file])
         speeds = name.endswith("_kbps") and value < SLOW_KBPS
-        found = tests > MANY_TESTS and (speeds or name == "tests")
+        suspicious = tests > MANY_TESTS and (speeds or name == "tests")
         known = ""
         if len(others):
             usual, usual_tests = np.median(others, axis=0).tolist()
             jumps = tests >= JUMP * usual_tests and value * JUMP <= usual
-            found, known = found or jumps, f" (other quarters: {usual:g} and {usual_tests:g})"
-        if found:
+            suspicious, known = (
+                suspicious or jumps,
+                f" (other quarters: {usual:g} and {usual_tests:g})",
+            )
+        if suspicious:
             warnings.append(
                 f"the columns {name} and tests of {file} seem to be swapped: their medians are "
                 f"{value:g} and {tests:g}{known}. Compare the file with its source."

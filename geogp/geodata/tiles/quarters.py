@@ -42,13 +42,13 @@ def parse_quarters(text: str) -> QuarterRequest:
     """Return the quarters in ``2019Q1..2023Q4,2024Q2``; raise RequestError for other text."""
     named: list[int] = []
     ranged: list[int] = []
-    for part in text.split(","):
-        first, dots, last = part.partition("..")
+    for entry in text.split(","):
+        first, dots, last = entry.partition("..")
         if not dots:
-            named.append(quarter_index(part))
+            named.append(quarter_index(entry))
             continue
         start, stop = quarter_index(first), quarter_index(last)
         if stop < start:
-            raise RequestError(f"the range of quarters {quoted(part)} ends before it starts.")
+            raise RequestError(f"the range of quarters {quoted(entry)} ends before it starts.")
         ranged.extend(range(start, stop + 1))
     return QuarterRequest(tuple(named), tuple(ranged))

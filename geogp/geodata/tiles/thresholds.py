@@ -102,8 +102,8 @@ def thresholds_of(target: str, given: Iterable[float] | None = None) -> tuple[Th
     find_target(target)
     if given is None:
         return tuple(Threshold(value, target) for value in DEFAULTS.get(target, ()))
-    found = tuple(Threshold(float(value), target) for value in sorted(given))
-    if not found:
+    thresholds = tuple(Threshold(float(value), target) for value in sorted(given))
+    if not thresholds:
         return ()
     if target not in DEFAULTS:
         raise RequestError(
@@ -111,15 +111,16 @@ def thresholds_of(target: str, given: Iterable[float] | None = None) -> tuple[Th
             f"map shows {_SHOWN[find_target(target).kind]}. Leave --threshold out."
         )
     unit = find_target(target).unit
-    for threshold in found:
+    for threshold in thresholds:
         if not LEAST <= threshold.value < MOST:
             raise RequestError(
                 f"expected a threshold from {LEAST:g} to {MOST:g} {unit}, found "
                 f"{threshold.value:g}."
             )
-    tags = [threshold.tag for threshold in found]
+    tags = [threshold.tag for threshold in thresholds]
     if len(set(tags)) < len(tags):
         raise RequestError(
-            f"expected each threshold once, found {', '.join(one.number for one in found)} {unit}."
+            "expected each threshold once, found "
+            f"{', '.join(threshold.number for threshold in thresholds)} {unit}."
         )
-    return found
+    return thresholds

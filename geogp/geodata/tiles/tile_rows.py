@@ -127,13 +127,13 @@ def _read_table(
         for group in groups:
             table = opened.read([group], names)
             try:
-                found = tile_files.quadkey_codes(table[tile_files.QUADKEY])
+                code = tile_files.quadkey_codes(table[tile_files.QUADKEY])
             except DataError:
                 _refuse_groups(opened.read(groups, names), column)
                 raise
-            kept = np.flatnonzero(tile_files.in_ranges(found, region.code_ranges))
+            kept = np.flatnonzero(tile_files.in_ranges(code, region.code_ranges))
             tables.append(table.take(kept))
-            codes.append(found[kept])
+            codes.append(code[kept])
         return pa.concat_tables(tables), np.concatenate(codes), opened.rows, opened.sha256
 
 

@@ -144,8 +144,8 @@ def _curve(
 
 def _points(curve: Reliability) -> list[Floats]:
     """Return stated level, observed coverage, and bounds of the coverage, in percent."""
-    parts = (curve.level, curve.observed, curve.lower, curve.upper)
-    return [100 * np.asarray(part) for part in parts]
+    shares = (curve.level, curve.observed, curve.lower, curve.upper)
+    return [100 * np.asarray(share) for share in shares]
 
 
 def _farthest(curve: Reliability) -> float:

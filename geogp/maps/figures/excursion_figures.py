@@ -41,11 +41,11 @@ def write_excursions(
     """
     frame = Frame.of_tiles(tiles)
     variables = {}
-    for name, one, words in (
+    for name, joint_region, words in (
         (f"excursion_{tag}", found[0], threshold.met),
         (f"excursion_short_{tag}", found[1], threshold.missed),
     ):
-        raster = frame.place(tiles, one.excursion.astype(np.float32), np.nan)
+        raster = frame.place(tiles, joint_region.excursion.astype(np.float32), np.nan)
         label = f"for regions with this tile: largest probability that all tiles are {words}"
         variables[name] = (("y", "x"), raster, {"long_name": label, "units": "1"})
     attributes = {"zoom": tiles.zoom, "region_code": region.code, "target": threshold.target}

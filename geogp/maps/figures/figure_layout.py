@@ -84,11 +84,11 @@ class Canvas:
         `attribution` names the source of the data; it stands below the figure and in the file's
         metadata.
         """
-        stream, told = BytesIO(), dict[str, str | None](Software=None)
+        stream, metadata = BytesIO(), dict[str, str | None](Software=None)
         if attribution:
             self.text(0.08, 0.06, attribution, fontsize=6, color="#555555")
-            told["Copyright"] = attribution
-        self.figure.savefig(stream, format="png", dpi=DPI, metadata=told)
+            metadata["Copyright"] = attribution
+        self.figure.savefig(stream, format="png", dpi=DPI, metadata=metadata)
         return stream.getvalue()
 
     def pdf(self) -> bytes:

@@ -60,12 +60,14 @@ def slices_panels(
         scale = linear_scale(ends, label=scale.label, palette=SIGNED_PALETTE)
 
     def paint(axes: Axes, number: int) -> None:
-        one = slices[number]
-        _paint_raster(axes, frame, frame.place(tiles, one.values, np.nan), scale, signed=signed)
-        place = to_mercator(region.unwrap([one.longitude]), [one.latitude])
+        kernel_slice = slices[number]
+        _paint_raster(
+            axes, frame, frame.place(tiles, kernel_slice.values, np.nan), scale, signed=signed
+        )
+        place = to_mercator(region.unwrap([kernel_slice.longitude]), [kernel_slice.latitude])
         axes.plot(*place, "*", ms=10, mfc="white", mec="black", mew=0.8, zorder=5)
 
-    titles = [(one.title, one.description) for one in slices]
+    titles = [(kernel_slice.title, kernel_slice.description) for kernel_slice in slices]
     extend = extend_of(values, scale)
     return map_panels(region, frame, titles, paint, scale=scale, extend=extend, title=title)
 
@@ -90,8 +92,8 @@ def component_panels(region: Region, tiles: Tiles, values: Floats, share: Floats
         _paint_raster(axes, frame, raster, scale, signed=True)
 
     titles = [
-        (f"component {number}", f"{100 * part:.2g} % of the prior variance")
-        for number, part in enumerate(share, start=1)
+        (f"component {number}", f"{100 * fraction:.2g} % of the prior variance")
+        for number, fraction in enumerate(share, start=1)
     ]
     return map_panels(region, frame, titles, paint, scale=scale, extend=extend_of(shown, scale))
 
@@ -113,11 +115,11 @@ def cell_panels(
     `values` contains, by the title of a panel, m values in `unit`. Raises DataError if there is no
     cell, or a panel does not have one value for each cell.
     """
-    if not len(west) or any(len(one) != len(west) for one in values.values()):
-        lengths = ", ".join(str(len(one)) for one in values.values())
+    if not len(west) or any(len(column) != len(west) for column in values.values()):
+        lengths = ", ".join(str(len(column)) for column in values.values())
         raise DataError(f"expected values for each of {len(west)} cells, found {lengths}.")
-    frame, held = Frame.of_tiles(tiles), np.concatenate(list(values.values()))
-    ends = np.percentile(held, _CLIPPED)
+    frame, whole = Frame.of_tiles(tiles), np.concatenate(list(values.values()))
+    ends = np.percentile(whole, _CLIPPED)
     scale = linear_scale(ends, label=f"standard deviation, {unit}", palette=WIDTH_PALETTE)
     corners = [(0, 0), (degrees, 0), (degrees, degrees), (0, degrees)]
     squares = np.stack(
@@ -138,8 +140,8 @@ def cell_panels(
             PolyCollection(list(squares), facecolors=colours, edgecolors=colours, lw=0.2, zorder=1)
         )
 
-    titles = [(title, f"median {np.median(one):.2f}") for title, one in values.items()]
-    return map_panels(region, frame, titles, paint, scale=scale, extend=extend_of(held, scale))
+    titles = [(title, f"median {np.median(column):.2f}") for title, column in values.items()]
+    return map_panels(region, frame, titles, paint, scale=scale, extend=extend_of(whole, scale))
 
 
 def map_panels(

@@ -133,7 +133,7 @@ def _scale_of(pictures: Sequence[Picture]) -> Scale:
     if len(scales) == 1:
         return scales.pop()
     view = pictures[0].view
-    ends = min(one.low for one in scales), max(one.high for one in scales)
+    ends = min(scale.low for scale in scales), max(scale.high for scale in scales)
     # Many copies, because the ends of a scale are percentiles.
     return view.make_scale(np.repeat(ends, 100), label=view.label, palette=view.palette)
 

@@ -38,7 +38,7 @@ _BASE_HOST = "https://{s}.basemaps.cartocdn.com"
 _BASE_TILES = _BASE_HOST + "/light_all/{z}/{x}/{y}{r}.png"
 _BASE_SERVERS = "abc"
 
-TILE_HOSTS = tuple(_BASE_HOST.replace("{s}", one) for one in _BASE_SERVERS)
+TILE_HOSTS = tuple(_BASE_HOST.replace("{s}", server) for server in _BASE_SERVERS)
 """Hosts of the base map, the only hosts that a page contacts."""
 
 _MAX_ZOOM = 20
@@ -93,8 +93,8 @@ def map_page(
     words = {}
     if region.strata is not None and "urban" in variables:
         words["urban"] = region.strata.words[:1].upper() + region.strata.words[1:]
-    about = {"attribution": attribution, "notes": list(notes), "base_map": base_map}
-    content = data | {"variables": variables, "words": words} | about
+    options = {"attribution": attribution, "notes": list(notes), "base_map": base_map}
+    content = data | {"variables": variables, "words": words} | options
     return _rendered(content, json_text(content), outlines, PageAnswers())[0]
 
 
@@ -180,14 +180,14 @@ def _outlines(region: Region, counties: PolygonLayer | None) -> dict[str, folium
         ("urban", list(region.strata.area.geoms) if region.strata else [], 1.0),
         ("boundary", list(region.boundary.geoms), 1.6),
     ]
-    found = {}
+    by_kind = {}
     for name, polygons, weight in kinds:
         lines, _ = outlines_within(polygons, _MAX_OUTLINE)
         if lines:
             drawn = folium.PolyLine(lines, weight=weight)  # type: ignore[no-untyped-call]
             drawn.options["interactive"] = False  # folium drops the parameter
-            found[name] = drawn
-    return found
+            by_kind[name] = drawn
+    return by_kind
 
 
 def outlines(polygons: Iterable[BaseGeometry], tolerance: float) -> list[Line]:
@@ -203,14 +203,14 @@ def outlines(polygons: Iterable[BaseGeometry], tolerance: float) -> list[Line]:
     if not edges:
         return []
     merged = shapely.line_merge(shapely.union_all(edges))
-    found = []
+    lines = []
     for line in shapely.simplify(shapely.get_parts(merged), tolerance):
         points = np.round(shapely.get_coordinates(line)[:, ::-1], _DECIMALS)
         changed = np.any(points[1:] != points[:-1], axis=1)
         points = points[np.concatenate([[True], changed])]
         if len(points) > 1:
-            found.append(points.tolist())
-    return found
+            lines.append(points.tolist())
+    return lines
 
 
 def outlines_within(polygons: Iterable[BaseGeometry], most: int) -> tuple[list[Line], float]:
@@ -220,7 +220,7 @@ def outlines_within(polygons: Iterable[BaseGeometry], most: int) -> tuple[list[L
     """
     polygons, tolerance = list(polygons), _FINEST
     while True:
-        found = outlines(polygons, tolerance)
-        if len(json.dumps(found)) <= most or tolerance > 1:
-            return found, tolerance
+        lines = outlines(polygons, tolerance)
+        if len(json.dumps(lines)) <= most or tolerance > 1:
+            return lines, tolerance
         tolerance *= 2

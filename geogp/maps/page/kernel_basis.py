@@ -77,7 +77,9 @@ def kernel_cells(tiles: Tiles, most: int = MAX_CELLS) -> Tiles:
     zoom = finest.zoom
     while zoom > 0:
         shift = finest.zoom - zoom
-        width, height = (int(np.ptp(one >> shift)) + 3 for one in (finest.column, finest.row))
+        width, height = (
+            int(np.ptp(numbers >> shift)) + 3 for numbers in (finest.column, finest.row)
+        )
         if width * height <= most:
             break
         zoom -= 1
@@ -129,9 +131,9 @@ def leading_components(features: Callable[[slice], Floats], n: int, most: int) -
     kept = np.flatnonzero(values > max(values[-1] * 1e-12, 0.0))[::-1][:most]
     if not len(kept):
         return np.zeros((n, 0))
-    found = np.concatenate([features(rows) @ vectors[:, kept] for rows in slices])
-    largest = np.abs(found).argmax(axis=0)
-    return np.asarray(found * np.sign(found[largest, np.arange(len(kept))]))
+    components = np.concatenate([features(rows) @ vectors[:, kept] for rows in slices])
+    largest = np.abs(components).argmax(axis=0)
+    return np.asarray(components * np.sign(components[largest, np.arange(len(kept))]))
 
 
 def kernel_basis(
@@ -157,15 +159,17 @@ def kernel_basis(
     pixels = frame.pixels(cells)
 
     def raster(values: Floats, fill: float) -> Floats:
-        found = np.full((values.shape[1], frame.height, frame.width), fill)
-        found[(slice(None), *pixels)] = values.T
-        return found
+        rasters = np.full((values.shape[1], frame.height, frame.width), fill)
+        rasters[(slice(None), *pixels)] = values.T
+        return rasters
 
     def at_places(values: Floats) -> Floats:
         return interpolated(raster(values, 0.0), frame, tried)
 
     for step, count in _in_order(components, at_places, exact, most_text):
-        stacked = np.stack([filled(one) for one in raster(components[:, :count], np.nan)])
+        stacked = np.stack(
+            [filled(component) for component in raster(components[:, :count], np.nan)]
+        )
         bits = 8 if np.ptp(stacked) < 254 * step else 16
         packed = pack(stacked, step, bits, none=False)
         if text_bytes(packed) <= most_text:
@@ -209,15 +213,15 @@ def _in_order(
         text = np.cumsum([_text_guess(column / step) for column in rounded.T])
         at = at_places(rounded)
         counts = sorted({min(count, components.shape[1]) for count in _COUNTS})
-        found, done = np.zeros_like(exact), 0
+        kernel, done = np.zeros_like(exact), 0
         for count in counts:
-            found += at[:, done:count] @ at[::_EACH, done:count].T
+            kernel += at[:, done:count] @ at[::_EACH, done:count].T
             done = count
-            error = float(np.abs(found - exact).max() / np.abs(exact).max())
+            error = float(np.abs(kernel - exact).max() / np.abs(exact).max())
             tried.append((float(text[count - 1]), error, step, count))
-    fitting = [one for one in tried if one[0] <= most_text] or [min(tried)]
-    enough = max(_NEARLY * min(one[1] for one in fitting), _FINE_ENOUGH)
-    tried.sort(key=lambda one: (one[0] > most_text or one[1] > enough, one[0]))
+    fitting = [pair for pair in tried if pair[0] <= most_text] or [min(tried)]
+    enough = max(_NEARLY * min(pair[1] for pair in fitting), _FINE_ENOUGH)
+    tried.sort(key=lambda pair: (pair[0] > most_text or pair[1] > enough, pair[0]))
     return [(step, count) for _, _, step, count in tried]
 
 

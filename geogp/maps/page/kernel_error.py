@@ -46,13 +46,13 @@ def interpolated(components: Floats, frame: Frame, places: Tiles) -> Floats:
     components are constant.
     """
     size = 2.0 ** (frame.zoom - places.zoom)
-    found = np.zeros((len(places), len(components)))
+    values = np.zeros((len(places), len(components)))
     across = _beside((places.column + 0.5) * size - frame.column, frame.width)
     down = _beside((places.row + 0.5) * size - frame.row, frame.height)
     for row, row_weight in down:
         for column, column_weight in across:
-            found += components[:, row, column].T * (row_weight * column_weight)[:, None]
-    return found
+            values += components[:, row, column].T * (row_weight * column_weight)[:, None]
+    return values
 
 
 def _beside(at: NDArray[Any], count: int) -> list[tuple[Rows, NDArray[Any]]]:

@@ -123,23 +123,25 @@ def unpack(packed: Packed) -> Floats:
 
 def _check_packed(packed: Packed) -> None:
     """Raise DataError unless an array has the form that `pack` returns."""
-    held = packed if isinstance(packed, dict) else {}
-    shape, bits = held.get("shape"), held.get("bits")
+    fields = packed if isinstance(packed, dict) else {}
+    shape, bits = fields.get("shape"), fields.get("bits")
     sides = (
         [side for side in shape if type(side) is int and side > 0] if type(shape) is list else []
     )
-    numbers = [held.get("step", ""), held.get("offset", "")]
+    numbers = [fields.get("step", ""), fields.get("offset", "")]
     if not (
         len(sides) in {2, 3}
         and sides == shape
         and math.prod(sides) <= MAX_VALUES
         and type(bits) is int
         and bits in _TYPES
-        and all(type(one) in {int, float} and abs(one) <= sys.float_info.max for one in numbers)
-        and type(held.get("none")) is bool
-        and type(held.get("along")) is bool
-        and len(sides) >= 2 + held["along"]
-        and type(held.get("data")) is str
+        and all(
+            type(number) in {int, float} and abs(number) <= sys.float_info.max for number in numbers
+        )
+        and type(fields.get("none")) is bool
+        and type(fields.get("along")) is bool
+        and len(sides) >= 2 + fields["along"]
+        and type(fields.get("data")) is str
     ):
         raise DataError(
             "expected a packed array with shape, step, offset, none, bits, along and data, found "
@@ -151,18 +153,18 @@ def _inflated(text: str, size: int) -> bytes:
     """Return `size` inflated bytes, or size + 1 bytes if the text contains more than `size`."""
     try:
         inflater = zlib.decompressobj()
-        found = inflater.decompress(base64.b64decode(text, validate=True), size + 1)
-        if len(found) <= size and not inflater.eof:
+        content = inflater.decompress(base64.b64decode(text, validate=True), size + 1)
+        if len(content) <= size and not inflater.eof:
             raise DataError("expected a complete packed array, found data that end too early.")
     except (ValueError, zlib.error) as error:
         raise DataError(f"expected a packed array in base64, found none ({error}).") from error
-    return found
+    return content
 
 
 def text_bytes(packed: Packed | Sequence[Packed]) -> int:
     """Return the number of base64 bytes of a packed array, or of several packed arrays."""
     several = [packed] if isinstance(packed, dict) else packed
-    return sum(len(one["data"]) for one in several)
+    return sum(len(array["data"]) for array in several)
 
 
 def filled(values: Floats) -> Floats:
@@ -173,15 +175,17 @@ def filled(values: Floats) -> Floats:
     where the NaNs were; another array must store this.
     """
     height, width = values.shape
-    held = ~np.isnan(values)
-    column = np.where(held, np.arange(width), -1)
+    known = ~np.isnan(values)
+    column = np.where(known, np.arange(width), -1)
     before = np.maximum.accumulate(column, axis=1)
-    first = np.where(held.any(axis=1), held.argmax(axis=1), 0)
-    found: Floats = np.take_along_axis(values, np.where(before < 0, first[:, None], before), axis=1)
-    rows = np.maximum.accumulate(np.where(held.any(axis=1), np.arange(height), -1))
-    empty = ~held.any(axis=1)
-    found[empty] = np.where(rows[empty] < 0, 0.0, found[rows[empty], 0])[:, None]
-    return found
+    first = np.where(known.any(axis=1), known.argmax(axis=1), 0)
+    result: Floats = np.take_along_axis(
+        values, np.where(before < 0, first[:, None], before), axis=1
+    )
+    rows = np.maximum.accumulate(np.where(known.any(axis=1), np.arange(height), -1))
+    empty = ~known.any(axis=1)
+    result[empty] = np.where(rows[empty] < 0, 0.0, result[rows[empty], 0])[:, None]
+    return result
 
 
 def _encoded(numbers: NDArray[Any], *, along: bool) -> str:

@@ -116,7 +116,7 @@ class PageContent:
     @property
     def past(self) -> list[QuarterMap]:
         """All quarters except the shown quarter."""
-        return [one for place, one in enumerate(self.quarters) if place != self.shown]
+        return [quarter for place, quarter in enumerate(self.quarters) if place != self.shown]
 
     @cached_property
     def county(self) -> tuple[Floats, list[str]] | None:
@@ -151,7 +151,7 @@ def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
     steps = made.pop("steps") | {"tests": arrays["tests"]["step"]}
     layers = [*made.pop("layers"), tests_layer(grid)]
     layers += slice_layers(content.slices, kernel_label(target), quantity.kernel_unit)
-    layers.sort(key=lambda one: QUESTIONS.index(one["group"]))
+    layers.sort(key=lambda layer: QUESTIONS.index(layer["group"]))
     places = named_places(content.region, [content.counties, content.urban_areas])
     towns, left_out = towns_on(content.tiles, content.region, content.county_names)
     slices = _slices(content, frame)
@@ -172,7 +172,7 @@ def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
         "far_km": float(grid.attrs["far_km"]),
         "frame": asdict(frame),
         "view": main_bounds(_tests(grid), frame),
-        "quarters": [one.label for one in content.quarters],
+        "quarters": [quarter.label for quarter in content.quarters],
         "shown": content.shown,
         **made,
         "measured": _measured(grid, content, frame),
@@ -201,7 +201,7 @@ def _speeds(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
     decoded = unpack_quantiles(full, levels)[(slice(None), *frame.pixels(shown.tiles))]
     low, high = np.percentile(quantiles[[0, -1]], [1, 99], axis=1)[[0, 1], [0, 1]]
     values = slider_values(float(10**low), float(10**high), content.thresholds)
-    choices = [one.value for one in content.thresholds] or values
+    choices = [threshold.value for threshold in content.thresholds] or values
     error_of = partial(
         probability_error, levels=levels, thresholds=values, at_most=bound == "upper"
     )
@@ -214,11 +214,11 @@ def _speeds(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
         steps["past_quantile_log10"] = past["quantiles"][0]["step"]
         steps["past_probability"] = max(
             error_of(
-                one.prediction,
+                quarter.prediction,
                 past_quantiles(decoded, levels, rounded[:, place, cells]),
                 cells=cells,
             )[0]
-            for place, one in enumerate(content.past)
+            for place, quarter in enumerate(content.past)
         )
         # A change between tiles of different sizes would show the difference of the sizes, too.
         if content.shown > 0 and content.past[0].tiles.zoom == shown.tiles.zoom:
@@ -244,11 +244,13 @@ def _speeds(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
 def _past(quarters: Sequence[QuarterMap], most: int) -> tuple[dict[str, Any], Floats]:
     """Return the packed quantiles of quarters, and the rounded quantiles, (3, q, n)."""
     tiles = quarters[0].tiles
-    found = np.stack([quantiles_of(one.prediction, PAST_LEVELS) for one in quarters], axis=1)
-    packed = pack_within(lambda step: pack_past(tiles, found, step), most)
+    quantiles = np.stack(
+        [quantiles_of(quarter.prediction, PAST_LEVELS) for quarter in quarters], axis=1
+    )
+    packed = pack_within(lambda step: pack_past(tiles, quantiles, step), most)
     step = packed[0]["step"]
     past = {"frame": asdict(Frame.of_tiles(tiles)), "quantiles": packed}
-    return past, np.round(found / step) * step
+    return past, np.round(quantiles / step) * step
 
 
 def _cells_of(tiles: Tiles, larger: Tiles) -> NDArray[np.int64]:
@@ -279,7 +281,7 @@ def _by_arrays(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
         "threshold": None,
         "layers": array_layers(grid, content.predicted),
         "arrays": shown,
-        "steps": {name: one["step"] for name, one in shown.items()},
+        "steps": {name: array["step"] for name, array in shown.items()},
     }
 
 
@@ -287,15 +289,17 @@ def _rasters(quarters: Sequence[QuarterMap], values: Sequence[NDArray[Any]]) -> 
     """Return the values of quarters as rasters (q, h, w), with NaN outside the region."""
     tiles = quarters[0].tiles
     frame = Frame.of_tiles(tiles)
-    return np.stack([frame.place(tiles, np.asarray(one, np.float64), np.nan) for one in values])
+    return np.stack([frame.place(tiles, np.asarray(row, np.float64), np.nan) for row in values])
 
 
 def _count_arrays(quarters: Sequence[QuarterMap]) -> dict[str, Packed]:
-    predictions = [one.prediction for one in quarters]
-    ends = [one.interval(0.95) for one in predictions]
-    none = _rasters(quarters, [one.cdf(0.0) for one in predictions])
+    predictions = [quarter.prediction for quarter in quarters]
+    ends = [prediction.interval(0.95) for prediction in predictions]
+    none = _rasters(quarters, [prediction.cdf(0.0) for prediction in predictions])
     return {
-        "expected": _within(_rasters(quarters, [one.mean for one in predictions]), 0.01),
+        "expected": _within(
+            _rasters(quarters, [prediction.mean for prediction in predictions]), 0.01
+        ),
         "lower": _within(_rasters(quarters, [lower for lower, _ in ends]), 1.0),
         "upper": _within(_rasters(quarters, [upper for _, upper in ends]), 1.0),
         "none": pack(none, _SHARE_STEP, 8, none=True, along=True),
@@ -303,12 +307,12 @@ def _count_arrays(quarters: Sequence[QuarterMap]) -> dict[str, Packed]:
 
 
 def _class_arrays(quarters: Sequence[QuarterMap], quantity: Quantity) -> dict[str, Packed]:
-    flags = [one.prediction.flags(quantity) for one in quarters]
-    variables = [one.prediction.variables(quantity, LEVEL) for one in quarters]
+    flags = [quarter.prediction.flags(quantity) for quarter in quarters]
+    variables = [quarter.prediction.variables(quantity, LEVEL) for quarter in quarters]
 
     def packed(name: str, step: float) -> Packed:
-        held = flags if name in flags[0] else variables
-        values = _rasters(quarters, [one[name][0] for one in held])
+        arrays = flags if name in flags[0] else variables
+        values = _rasters(quarters, [array[name][0] for array in arrays])
         return pack(values, step, 8, none=True, offset=0.0, along=True)
 
     steps = dict.fromkeys((*quantity.at_least, "p_most_probable"), _SHARE_STEP)
@@ -346,11 +350,11 @@ def _arrays(
         arrays["stratum"] = pack(index, 1.0, 8, none=True, offset=0.0)
         names["stratum"] = list(strata[1])
     if content.county is not None:
-        numbers, found = content.county
+        numbers, counties = content.county
         raster = frame.place(content.tiles, numbers, np.nan)
-        bits = 8 if len(found) < 256 else 16
+        bits = 8 if len(counties) < 256 else 16
         arrays["county"] = pack(raster, 1.0, bits, none=True, offset=0.0)
-        names["county"] = found
+        names["county"] = counties
     return arrays, names
 
 
@@ -361,7 +365,7 @@ def _provider_arrays(grid: xr.Dataset) -> dict[str, Packed]:
         for view in views_of(grid)
         if PROVIDER in grid[view.variable].attrs
     }
-    return {name: _within(one, _MEDIAN_STEP) for name, one in values.items()}
+    return {name: _within(medians, _MEDIAN_STEP) for name, medians in values.items()}
 
 
 def _tests(grid: xr.Dataset) -> Floats:
@@ -372,15 +376,15 @@ def _tests(grid: xr.Dataset) -> Floats:
 
 def _measured(grid: xr.Dataset, content: PageContent, frame: Frame) -> Packed | None:
     """Return the measured averages, packed in the order of the frame's cells."""
-    held, quantity = content.measured, quantity_of(str(grid.attrs["target"]))
-    if held is None or quantity.classes or not np.isfinite(held).any():
+    averages, quantity = content.measured, quantity_of(str(grid.attrs["target"]))
+    if averages is None or quantity.classes or not np.isfinite(averages).any():
         return None
     down, across = frame.pixels(content.tiles)
     tests = grid["tests"].values[down, across] > 0
     order = np.argsort((down * frame.width + across)[tests])
     if quantity.counted:
-        return pack(held[:, order], 1.0, 32, none=True)
-    return pack(np.log10(held[:, order]), _MEASURED_STEP, 16, none=True)
+        return pack(averages[:, order], 1.0, 32, none=True)
+    return pack(np.log10(averages[:, order]), _MEASURED_STEP, 16, none=True)
 
 
 def _slices(content: PageContent, frame: Frame) -> list[Packed]:
@@ -390,8 +394,8 @@ def _slices(content: PageContent, frame: Frame) -> list[Packed]:
     step = float(np.ptp(values)) / _SLICE_STEPS or 1.0
     offset = float(np.floor(values.min() / step) * step)
     return [
-        pack(frame.place(content.tiles, one, np.nan), step, 8, none=True, offset=offset)
-        for one in values
+        pack(frame.place(content.tiles, row, np.nan), step, 8, none=True, offset=offset)
+        for row in values
     ]
 
 

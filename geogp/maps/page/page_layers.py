@@ -161,7 +161,7 @@ def slice_layers(slices: list[KernelSlice], label: str, unit: str) -> list[Layer
     return [
         {
             "id": f"slice-{place}",
-            "title": f"Kernel: {one.title}",
+            "title": f"Kernel: {kernel_slice.title}",
             "label": label,
             "hint": "How strongly the marked point x* influences the smooth field of the model at "
             "each place.",
@@ -169,12 +169,12 @@ def slice_layers(slices: list[KernelSlice], label: str, unit: str) -> list[Layer
             "group": HOW_IT_THINKS,
             "source": {"slice": place},
             "point": {
-                "latitude": one.latitude,
-                "longitude": one.longitude,
-                "text": f"x* ({one.title}). {one.description}",
+                "latitude": kernel_slice.latitude,
+                "longitude": kernel_slice.longitude,
+                "text": f"x* ({kernel_slice.title}). {kernel_slice.description}",
             },
         }
-        for place, one in enumerate(slices)
+        for place, kernel_slice in enumerate(slices)
     ]
 
 

@@ -41,10 +41,12 @@ def unwrapped(region: Region, layer: PolygonLayer) -> list[BaseGeometry]:
         turns = np.round((region.unwrap(longitude) - longitude) / 360)
         return np.column_stack([longitude + 360 * turns, points[:, 1]])
 
-    found = [shapely.transform(shape, shift) for shape in layer.shapes]
+    shapes = [shapely.transform(shape, shift) for shape in layer.shapes]
     west, _, east, _ = region.bounds
     # A region with longitudes beyond 180 degrees crosses the antimeridian.
-    return found if west >= -180 and east <= 180 else [shapely.union_all([one]) for one in found]
+    return (
+        shapes if west >= -180 and east <= 180 else [shapely.union_all([shape]) for shape in shapes]
+    )
 
 
 def named_places(region: Region, layers: Sequence[PolygonLayer | None]) -> list[dict[str, Any]]:
@@ -54,7 +56,7 @@ def named_places(region: Region, layers: Sequence[PolygonLayer | None]) -> list[
     for the part within the region's bounds.
     """
     shapely.prepare(region.boundary)
-    found = []
+    places = []
     for layer in layers:
         if layer is None:
             continue
@@ -64,8 +66,8 @@ def named_places(region: Region, layers: Sequence[PolygonLayer | None]) -> list[
                 continue
             west, south, east, north = (round(float(edge), 4) for edge in inside.bounds)
             bounds = [south, west, north, east]
-            found.append({"name": name, "kind": layer.name, "bounds": bounds})
-    return found
+            places.append({"name": name, "kind": layer.name, "bounds": bounds})
+    return places
 
 
 def _read_towns() -> pd.DataFrame:
@@ -96,16 +98,16 @@ def towns_on(
     x, y = region.unwrap(towns["longitude"]), towns["latitude"]
     column, row = tiles_at(x, y, tiles.zoom)
     cells = pd.DataFrame({"column": tiles.column, "row": tiles.row, "county": county})
-    found = towns.assign(longitude=x, latitude=y, column=column, row=row).merge(cells)
-    told = found["name"].duplicated(keep=False) & found["county"].notna()
-    found["kind"] = np.where(told, f"{TOWN} in " + found["county"].astype(str), TOWN)
-    columns = found[["name", "kind", "latitude", "longitude"]].head(MAX_TOWNS).round(3)
+    shown = towns.assign(longitude=x, latitude=y, column=column, row=row).merge(cells)
+    ambiguous = shown["name"].duplicated(keep=False) & shown["county"].notna()
+    shown["kind"] = np.where(ambiguous, f"{TOWN} in " + shown["county"].astype(str), TOWN)
+    columns = shown[["name", "kind", "latitude", "longitude"]].head(MAX_TOWNS).round(3)
     places = [
         {"name": name, "kind": kind, "bounds": [*place, *place]}
         for name, kind, *place in columns.itertuples(index=False)
     ]
-    left_out = f" It names the largest {len(places):,} of {len(found):,} towns."
-    return places, left_out if len(found) > len(places) else ""
+    left_out = f" It names the largest {len(places):,} of {len(shown):,} towns."
+    return places, left_out if len(shown) > len(places) else ""
 
 
 def main_bounds(tests: NDArray[np.float64], frame: Frame) -> list[float]:
@@ -152,4 +154,4 @@ def labelled_tiles(
     present = np.unique(index[index >= 0])
     number = np.full(len(layer) + 1, np.nan)
     number[present] = np.arange(len(present))
-    return number[index], [layer.labels[one] for one in present]
+    return number[index], [layer.labels[polygon] for polygon in present]

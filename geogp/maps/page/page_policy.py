@@ -23,8 +23,8 @@ def page_policy(
     """
     rules = {
         "default-src": [],
-        "script-src": [_hashed(one) for one in scripts],
-        "style-src": [_hashed(one) for one in styles],
+        "script-src": [_hashed(script) for script in scripts],
+        "style-src": [_hashed(style) for style in styles],
         "img-src": ["data:", *image_hosts],
         # `default-src` includes the next three rules, but not the last two.
         "connect-src": [],

@@ -73,29 +73,29 @@ def choose_levels(prediction: Prediction, bound: str) -> tuple[float, ...]:
     percents = np.arange(1, 100)
     at = quantiles_of(few, percents / 100)
     rows = {level: round(100 * level) - 1 for level in _FURTHER}
-    held = dict(zip(first, quantiles_of(few, first), strict=True))
+    quantiles = dict(zip(first, quantiles_of(few, first), strict=True))
 
     def error(levels: tuple[float, ...]) -> float:
-        found = ndtr(normal_scores(np.stack([held[one] for one in levels]), levels, at))
-        return float(np.abs(found - percents[:, None] / 100).max())
+        reached = ndtr(normal_scores(np.stack([quantiles[level] for level in levels]), levels, at))
+        return float(np.abs(reached - percents[:, None] / 100).max())
 
-    held |= {level: at[row] for level, row in rows.items()}
+    quantiles |= {level: at[row] for level, row in rows.items()}
     levels = first
     while error(levels) > _ENOUGH and len(levels) < _MAX_LEVELS:
-        tried = [tuple(sorted({*levels, one})) for one in _FURTHER if one not in levels]
+        tried = [tuple(sorted({*levels, level})) for level in _FURTHER if level not in levels]
         levels = min(tried, key=error)
     return levels
 
 
 def quantiles_of(prediction: Prediction, levels: Sequence[float] | Floats) -> Floats:
     """Return the quantiles at m levels, (m, n), computed in chunks of points."""
-    found = np.empty((len(levels), len(prediction)))
+    quantiles = np.empty((len(levels), len(prediction)))
     for start in range(0, len(prediction), _ROWS):
         rows = slice(start, start + _ROWS)
-        part = prediction[rows]
+        chunk = prediction[rows]
         for place, level in enumerate(levels):
-            found[place, rows] = part.quantile(float(level))
-    return found
+            quantiles[place, rows] = chunk.quantile(float(level))
+    return quantiles
 
 
 def normal_scores(quantiles: Floats, levels: Sequence[float], at: Floats) -> Floats:
@@ -105,15 +105,15 @@ def normal_scores(quantiles: Floats, levels: Sequence[float], at: Floats) -> Flo
     (t, n), or the same t values for all tiles, (t, 1).
     """
     z = ndtri(np.asarray(levels))
-    found = np.empty((len(at), quantiles.shape[1]))
+    scores = np.empty((len(at), quantiles.shape[1]))
     columns = np.arange(quantiles.shape[1])
-    for place, values in enumerate(np.broadcast_to(at, found.shape)):
+    for place, values in enumerate(np.broadcast_to(at, scores.shape)):
         # Values beyond the ends use the first or the last piece of the interpolation.
         piece = np.clip((quantiles <= values).sum(axis=0) - 1, 0, len(z) - 2)
         low, high = quantiles[piece, columns], quantiles[piece + 1, columns]
         share = (values - low) / np.maximum(high - low, _NARROWEST)
-        found[place] = z[piece] + share * (z[piece + 1] - z[piece])
-    return found
+        scores[place] = z[piece] + share * (z[piece + 1] - z[piece])
+    return scores
 
 
 def probabilities(
@@ -137,7 +137,7 @@ def slider_values(low: float, high: float, thresholds: Sequence[Threshold]) -> l
         values = round_ladder(ladder, low, high)
         if len(values) <= _MAX_VALUES:
             break
-    return sorted({*values, *(one.value for one in thresholds)})
+    return sorted({*values, *(threshold.value for threshold in thresholds)})
 
 
 def pack_quantiles(
@@ -179,7 +179,7 @@ def pack_past(tiles: Tiles, quantiles: Floats, step: float) -> list[Packed]:
     for values in (middle, lower, upper - lower):
         rasters = np.full((len(values), frame.height, frame.width), np.nan)
         rasters[pixels] = values * step
-        stacked = np.stack([filled(one) for one in rasters])
+        stacked = np.stack([filled(raster) for raster in rasters])
         planes.append(pack(stacked, step, 16, none=False, along=True))
     return planes
 
@@ -216,18 +216,18 @@ def pack_within(made: Callable[[float], list[Packed]], most: int) -> list[Packed
 
     If no step is large enough, this is the largest step.
     """
-    found: dict[int, list[Packed]] = {}
+    packed: dict[int, list[Packed]] = {}
 
     def fits(place: int) -> bool:
-        found[place] = made(STEPS[place])
-        return text_bytes(found[place]) <= most
+        packed[place] = made(STEPS[place])
+        return text_bytes(packed[place]) <= most
 
     # Larger steps need fewer bytes, and packing takes long, so halve the steps that remain.
     low, high = (0, 0) if fits(0) else (1, len(STEPS) - 1)
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if fits(middle) else (middle + 1, high)
-    return found.get(low) or made(STEPS[low])
+    return packed.get(low) or made(STEPS[low])
 
 
 def probability_error(
@@ -248,11 +248,11 @@ def probability_error(
     rows = _sample(decoded.shape[1], SAMPLE)
     used, cell = np.unique(rows if cells is None else cells[rows], return_inverse=True)
     few = prediction[used]
-    found = probabilities(decoded[:, rows], levels, thresholds, at_most=at_most)
+    predicted = probabilities(decoded[:, rows], levels, thresholds, at_most=at_most)
     worst = 0.0
     for place, value in enumerate(np.log10(thresholds)):
         exact = few.cdf(value) if at_most else few.exceedance(value)
-        worst = max(worst, float(np.abs(found[place] - exact[cell]).max()))
+        worst = max(worst, float(np.abs(predicted[place] - exact[cell]).max()))
     return worst, len(rows)
 
 

@@ -57,15 +57,15 @@ def area_means(
 
 def areas_check(folds: list[AreaMeans | str]) -> AreasCheck | str:
     """Return the check of a split for run.json, or the reason why there is none."""
-    known = [one for one in folds if not isinstance(one, str)]
+    known = [fold for fold in folds if not isinstance(fold, str)]
     if not known:
         return str(folds[0])
-    found = AreaMeans.together(known)
-    if not len(found.rows):
+    together = AreaMeans.together(known)
+    if not len(together.rows):
         return f"no block has {LEAST_ROWS} test rows or more in one quarter."
     return AreasCheck(
-        areas=len(found.rows),
-        rows=int(found.rows.sum()),
-        coverage_95=found.covered(found.joint),
-        coverage_95_independent=found.covered(found.independent),
+        areas=len(together.rows),
+        rows=int(together.rows.sum()),
+        coverage_95=together.covered(together.joint),
+        coverage_95_independent=together.covered(together.independent),
     )

@@ -59,18 +59,16 @@ from geogp.runs.run_identity import flat_settings
 
 @dataclass(frozen=True)
 class MapContent:
-    """A map in memory: its raster, the content of its page, its repair, and warnings.
+    """A map in memory: its raster, the content of its page, and its repair.
 
     `level` has the tensors of the `KeptLevel`, and `covariates` the entries of run.json.
     """
 
-    inputs: Inputs
     question: Question
     grid: xr.Dataset
     page: PageContent
     repair: Repair
     covariates: list[CovariateRecord]
-    warnings: list[str]
     level: Mapping[str, Tensor]
 
     @property
@@ -87,38 +85,38 @@ class MapContent:
             **self.question.record,
         )
 
-    def html(self, notes: Sequence[str], *, base_map: bool) -> str:
-        """Return the HTML of the interactive page, with notes."""
+    def html(self, attribution: str, notes: Sequence[str], *, base_map: bool) -> str:
+        """Return the HTML of the interactive page, with the source of the data and notes."""
         return map_page(
             page_data(self.grid, self.page),
-            self.inputs.region,
-            self.inputs.boundaries.counties,
-            attribution=self.inputs.ingested.attribution,
+            self.page.region,
+            self.page.counties,
+            attribution=attribution,
             notes=[f"The map predicts {self.question.words()}.", *notes],
             base_map=base_map,
         )
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: Path, attribution: str) -> None:
         """Write grid.nc, the GeoTIFFs with their styles, tiles.parquet, item.json and the figures.
 
-        A large map is also written as grid.zarr if zarr is installed.
+        A large map is also written as grid.zarr if zarr is installed. `attribution` names the
+        source of the data.
         """
-        region, tiles = self.inputs.region, self.page.tiles
+        region, tiles = self.page.region, self.page.tiles
         write_netcdf(self.grid, folder / GRID_FILE)
         write_geotiffs(self.grid, folder)
         write_styles(self.grid, folder)
         write_item(self.grid, folder)
         model = sha256_of(folder / MODEL_FILE)
         KeptLevel.of(folder, model, self.question.at, tiles).write(self.level)
-        county = self.page.county_names
-        write_tile_table(self.grid, tiles, folder / "tiles.parquet", county=county)
+        write_tile_table(self.grid, tiles, folder / "tiles.parquet", county=self.page.county_names)
         if len(tiles) > LARGE_TILES and has_zarr():
             write_zarr(self.grid, folder / "grid.zarr")
         write_map_figures(self.grid, region, folder, quarter=self.question.label())
         title = f"Influence of one place on all other places, {region.name}"
-        target = self.inputs.observations.target
+        target = str(self.grid.attrs["target"])
         kernel = slices_panels(region, tiles, self.page.slices, target=target, title=title)
-        write_bytes(folder / "kernel.png", kernel.png(self.inputs.ingested.attribution))
+        write_bytes(folder / "kernel.png", kernel.png(attribution))
 
 
 def draw_map(inputs: Inputs, plan: Plan, fits: Fits, listener: RunListener) -> MapContent:
@@ -141,12 +139,11 @@ def draw_map(inputs: Inputs, plan: Plan, fits: Fits, listener: RunListener) -> M
         page = _page(asker, tiles, law, plan.model)
         quarter = plan.question.quarter
         covariates = [added.record(tiles, quarter, model) for added in inputs.places.covariates]
-    warnings = _warnings(grid, law, zoom, settings, inputs.region)
-    if repair.n and plan.question.name == LEVEL:
-        warnings.append(say("conformal", "level"))
-    for text in warnings:
+    for text in _warnings(grid, law, zoom, settings, inputs.region):
         listener.warn(text)
-    return MapContent(inputs, plan.question, grid, page, repair, covariates, warnings, level)
+    if repair.n and plan.question.name == LEVEL:
+        listener.warn(say("conformal", "level"))
+    return MapContent(plan.question, grid, page, repair, covariates, level)
 
 
 def _grid_with_level(
@@ -314,10 +311,10 @@ def averages_on(
         rows.pivot_table(index="quarter", columns="tile", values=name, aggfunc="sum")
         for name in ("sum", "tests")
     )
-    found = sums if counted else sums / tests
+    values = sums if counted else sums / tests
     wanted = tiles_to_codes(tiles.column, tiles.row, tiles.zoom)
     measured = wanted[np.isin(wanted, rows["tile"])]
-    return found.reindex(index=sorted(quarters), columns=measured).to_numpy(np.float64)
+    return values.reindex(index=sorted(quarters), columns=measured).to_numpy(np.float64)
 
 
 def reference_slices(

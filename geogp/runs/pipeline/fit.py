@@ -161,8 +161,8 @@ def _by_stratum(splits: dict[str, SplitOutcome]) -> dict[str, Strata] | UnsetTyp
 
 def _map_rows(splits: Splits, *, refits: bool) -> NDArray[np.bool_]:
     """Return a mask of the rows to which the map's model is fitted, (n,)."""
-    part = partial(splits.rows, RANDOM.name, 0)
-    return ~(part(VALIDATION) | part(CALIBRATION)) if refits else part(TRAIN)
+    rows = partial(splits.rows, RANDOM.name, 0)
+    return ~(rows(VALIDATION) | rows(CALIBRATION)) if refits else rows(TRAIN)
 
 
 def _variance_check(

@@ -166,7 +166,7 @@ def weights_of(fitter: RunFitter, parts: tuple[Rows, Rows]) -> tuple[Weights, We
         write_text(path, run_text(_search(fitter, train, validation)))
     with damaged(path, FRESH):
         record = checked(read_json(path), TunedWeights, "it")
-        chosen = {name: getattr(record, name) for name in uses}
+        chosen = _used(record, uses)
         lacking = [name for name in uses if chosen[name] is None]
         if lacking:
             raise DataError(f"it lacks {', '.join(lacking)}.")
@@ -174,7 +174,7 @@ def weights_of(fitter: RunFitter, parts: tuple[Rows, Rows]) -> tuple[Weights, We
     return replace(preset, **chosen), record
 
 
-def _used(weights: Weights, uses: tuple[str, ...]) -> dict[str, Any]:
+def _used(weights: Weights | TunedWeights, uses: tuple[str, ...]) -> dict[str, Any]:
     """Return the weights that an objective uses, by name."""
     return {name: getattr(weights, name) for name in uses}
 
@@ -200,14 +200,13 @@ def _search(fitter: RunFitter, train: Data, validation: Data) -> TunedWeights:
         tell=done.append,
     )
     uses = model.name.uses
-    records = [
-        TrialRecord(validation_nll=trial.nll, **_used(trial.weights, uses))
-        for trial in trials
-        if np.isfinite(trial.nll)
-    ]
     return TunedWeights(
         chosen_by="validation",
         seconds=sum(trial.seconds for trial in trials),
-        trials=records,
+        trials=[
+            TrialRecord(validation_nll=trial.nll, **_used(trial.weights, uses))
+            for trial in trials
+            if np.isfinite(trial.nll)
+        ],
         **_used(trials[0].weights, uses),
     )

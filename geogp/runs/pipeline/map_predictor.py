@@ -76,7 +76,7 @@ class MapPredictor:
         """Return strata, tests (by default the median) and coordinates of tiles, for a repair."""
         region = self.inputs.region
         tests = float(self.question.tests or np.median(self.inputs.observations.tests))
-        longitude, latitude = (np.tile(part, times) for part in tiles.centres)
+        longitude, latitude = (np.tile(degrees, times) for degrees in tiles.centres)
         stratum = np.tile(region.stratum(*tiles.centres), times)
         tested = np.full(len(longitude), tests)
         return RepairPlaces(stratum, tested, longitude, latitude, region.strata_names)

@@ -80,8 +80,8 @@ def _work(inputs: Inputs, model: RunModel) -> dict[str, float]:
 def _stored() -> Times:
     """Return the stored times; a damaged file counts as empty, because it is only a memory."""
     with suppress(GeogpError, msgspec.ValidationError):
-        found = msgspec.convert(read_json(rates_file()), Times) if rates_file().is_file() else {}
-        times = [time for phases in found.values() for pair in phases.values() for time in pair]
+        stored = msgspec.convert(read_json(rates_file()), Times) if rates_file().is_file() else {}
+        times = [time for phases in stored.values() for pair in phases.values() for time in pair]
         if min(times, default=1.0) > 0:
-            return found
+            return stored
     return {}

@@ -60,8 +60,8 @@ def check_repair(
     after = check_coverage(repair, repair.apply(before, places), y, places)
     plain = check_coverage(repair, before, y, places)
     cells = [
-        RepairedCell(**{**vars(one), "band": list(one.band), "before": other.observed})
-        for one, other in zip(after, plain, strict=True)
+        RepairedCell(**{**vars(cell), "band": list(cell.band), "before": other.observed})
+        for cell, other in zip(after, plain, strict=True)
     ]
     return RepairedFold(n=repair.n, cells=cells)
 

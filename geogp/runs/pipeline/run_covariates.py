@@ -88,11 +88,11 @@ class RunCovariate:
         self, longitude: Floats, latitude: Floats, quarter: NDArray[np.int64]
     ) -> dict[str, Floats]:
         """Return the covariate's columns at places and quarters, each (n,), by name."""
-        found = self.covariate.at(longitude, latitude, quarter)
-        missing = np.isnan(found.value)
-        columns = [np.where(missing, self.mean, found.value)]
+        values = self.covariate.at(longitude, latitude, quarter)
+        missing = np.isnan(values.value)
+        columns = [np.where(missing, self.mean, values.value)]
         if self.with_support:
-            left = np.square(found.sd / self.covariate.prior_sd) + LEAST_VARIANCE
+            left = np.square(values.sd / self.covariate.prior_sd) + LEAST_VARIANCE
             columns.append(-np.log10(left))
         if self.with_gaps:
             columns.append(missing.astype(np.float64))
@@ -100,16 +100,16 @@ class RunCovariate:
 
     def record(self, tiles: Tiles, quarter: int, model: SpatialGP) -> CovariateRecord:
         """Return the covariate's entry in run.json, from the map's tiles and the fitted model."""
-        found = self.covariate.at(*tiles.centres, np.full(len(tiles), quarter))
-        sd = found.sd[np.isfinite(found.sd)]
-        far = found.sd**2 > KNOWN_SHARE * self.covariate.prior_sd**2
+        values = self.covariate.at(*tiles.centres, np.full(len(tiles), quarter))
+        sd = values.sd[np.isfinite(values.sd)]
+        far = values.sd**2 > KNOWN_SHARE * self.covariate.prior_sd**2
         known = model.coefficients_.reindex([self.name]).iloc[0]
         return CovariateRecord(
             name=self.name,
             source=self.source,
             files=list(self.files),
             interpolation=self.covariate.interpolation,
-            share_with_data=float(np.mean(np.isfinite(found.value) & ~far)),
+            share_with_data=float(np.mean(np.isfinite(values.value) & ~far)),
             median_sd=float(np.median(sd)) if len(sd) else None,
             coefficient=None if np.isnan(known["mean"]) else float(known["mean"]),
             coefficient_sd=None if np.isnan(known["sd"]) else float(known["sd"]),
@@ -130,7 +130,7 @@ class PlaceTables:
     @property
     def names(self) -> list[str]:
         """Names of the columns of all covariates."""
-        return [name for one in self.covariates for name in one.names]
+        return [name for covariate in self.covariates for name in covariate.names]
 
     def at(
         self,
@@ -152,8 +152,8 @@ class PlaceTables:
                 **{name: value for name, value in columns.items() if value is not None},
             }
         )
-        for one in self.covariates:
-            table = table.assign(**one.columns(longitude, latitude, quarter))
+        for covariate in self.covariates:
+            table = table.assign(**covariate.columns(longitude, latitude, quarter))
         return table
 
     def of_tiles(self, tiles: Tiles, quarter: int, **columns: Any) -> pd.DataFrame:
@@ -178,10 +178,10 @@ def read_run_covariates(
     read = PlaceTables()
     for text in texts:
         if text in SERVICES:
-            found = _service(text, source, region, observations, progress)
-            read.covariates.extend(found.covariates)
-            read.files.extend(found.files)
-            read.warnings.extend(found.warnings)
+            tables = _service(text, source, region, observations, progress)
+            read.covariates.extend(tables.covariates)
+            read.files.extend(tables.files)
+            read.warnings.extend(tables.warnings)
             continue
         if text == STRATUM:
             known = StratumCovariate(region)
@@ -202,8 +202,8 @@ def read_run_covariates(
             covariate, left_out = read_covariate.read_points(path)
             read.warnings.extend(left_out)
         supported = bool(np.isfinite(covariate.prior_sd))
-        one = RunCovariate(path.stem, text, covariate, (path.name,), supported)
-        read.covariates.append(_without_gaps(one, observations, read.warnings))
+        added = RunCovariate(path.stem, text, covariate, (path.name,), supported)
+        read.covariates.append(_without_gaps(added, observations, read.warnings))
         rows = covariate.rows
         read.files.append(InputFile(path.name, sha256_of(path), rows, rows))
     columns = [*read.names, *OTHER_COLUMNS]
@@ -220,7 +220,7 @@ def _service(
     service: str, source: Source, region: Region, seen: Observations, progress: Progress
 ) -> PlaceTables:
     """Return two covariates from the other service: its target, and its number of tests."""
-    found = read_observations(
+    ingested = read_observations(
         source,
         region,
         service=service,
@@ -228,34 +228,34 @@ def _service(
         quarters=QuarterRequest((), seen.quarters),
         progress=progress,
     )
-    other = found.observations
+    other = ingested.observations
     tests = other.tests.astype(np.float64)
     place = other.longitude, other.latitude
     value = PointCovariate(*place, other.y, tests, other.quarter)
-    files = tuple(file.name for file in found.files)
+    files = tuple(file.name for file in ingested.files)
     covariates = [RunCovariate(service, service, value, files, with_support=True)]
     if np.ptp(tests):
         popular = PointCovariate(*place, np.log10(tests), np.ones(len(tests)), other.quarter)
         covariates.append(RunCovariate(f"{service}_tests", service, popular, files))
-    warnings = [f"covariate {service}: {text}" for text in found.warnings]
-    return PlaceTables(covariates, list(found.files), warnings)
+    warnings = [f"covariate {service}: {text}" for text in ingested.warnings]
+    return PlaceTables(covariates, list(ingested.files), warnings)
 
 
-def _without_gaps(one: RunCovariate, seen: Observations, warnings: list[str]) -> RunCovariate:
+def _without_gaps(added: RunCovariate, seen: Observations, warnings: list[str]) -> RunCovariate:
     """Return a covariate with `mean` and `with_gaps` computed from the rows; warn of gaps."""
-    if one.with_support:  # kriging has a value everywhere
-        return one
-    found = one.covariate.at(seen.longitude, seen.latitude).value
-    known = np.isfinite(found)
+    if added.with_support:  # kriging has a value everywhere
+        return added
+    values = added.covariate.at(seen.longitude, seen.latitude).value
+    known = np.isfinite(values)
     if not known.any():
         raise DataError(
-            f"{one.source} has no data at any of the {len(seen):,} rows of the region. Is it a "
+            f"{added.source} has no data at any of the {len(seen):,} rows of the region. Is it a "
             f"raster of another region?"
         )
     if not known.all():
         warnings.append(
-            f"{one.source} has no finite value at {(~known).mean():.1%} of the rows "
+            f"{added.source} has no finite value at {(~known).mean():.1%} of the rows "
             f"({int((~known).sum()):,} of {len(seen):,}). The mean of the other rows replaces it, "
-            f"and the column {one.name}_missing marks these rows."
+            f"and the column {added.name}_missing marks these rows."
         )
-    return replace(one, mean=float(found[known].mean()), with_gaps=not known.all())
+    return replace(added, mean=float(values[known].mean()), with_gaps=not known.all())

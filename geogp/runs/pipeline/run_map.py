@@ -130,7 +130,10 @@ def _drawn(
 ) -> RunResult:
     """Draw the map of fits, write all files, and return the run."""
     content = draw_map(inputs, plan, fits, listener)
-    run = write_run(folder, plan, fits, content, listener, keep_later=keep_later)
+    base_map = not plan.model.settings.self_contained
+    run = write_run(
+        folder, inputs, fits, content, listener, base_map=base_map, keep_later=keep_later
+    )
     remember(listener.clock, plan.model)
     return RunResult(folder.path, run)
 

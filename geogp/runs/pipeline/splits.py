@@ -49,8 +49,8 @@ class Splits:
 
     def rows(self, split: str, fold: int, part: str) -> Rows:
         """Return a mask of the rows of a part, (n,)."""
-        found: Rows = self.codes[split, fold] == _ALL_PARTS.index(part)
-        return found
+        rows: Rows = self.codes[split, fold] == _ALL_PARTS.index(part)
+        return rows
 
     def sizes(self, split: str, fold: int) -> PartCounts:
         """Return the number of rows in each part of a fold."""

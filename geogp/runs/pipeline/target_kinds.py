@@ -112,8 +112,8 @@ class NumberTarget(TargetKind):
     ) -> HeldOutScores:
         """Return the means of the scores, weighted by the numbers of rows."""
         metrics, baseline = (
-            {group: pooled([one[group] for one in parts]) for group in parts[0]}
-            for parts in ([one.metrics for one in folds], [one.baseline for one in folds])
+            {group: pooled([scores[group] for scores in parts]) for group in parts[0]}
+            for parts in ([fold.metrics for fold in folds], [fold.baseline for fold in folds])
         )
         return HeldOutScores(metrics, baseline)
 
@@ -173,9 +173,9 @@ class ClassTarget(TargetKind):
 def _class_scores(seen: Observations, table: pd.DataFrame) -> tuple[Any, Any, Any]:
     """Return the scores by stratum of the model, and of the baselines by quarter and stratum."""
     target = TARGETS[seen.target]
-    held = table.assign(stratum=stratum_column(table["stratum"].to_numpy(str), seen.strata))
+    rows = table.assign(stratum=stratum_column(table["stratum"].to_numpy(str), seen.strata))
     model, quarter, stratum = (
-        table_scores(held, probability_columns(start, target.suffix, target.classes))
+        table_scores(rows, probability_columns(start, target.suffix, target.classes))
         for start in (MODEL, BY_QUARTER, BY_STRATUM_SHARES)
     )
     return model, quarter, stratum

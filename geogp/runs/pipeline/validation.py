@@ -32,7 +32,7 @@ class FoldOutcome:
 
     model: SpatialGP
     scores: FoldRecord
-    held: HeldOutScores
+    held_out: HeldOutScores
     table: pd.DataFrame
     repair: RepairedFold | None
     areas: AreaMeans | str
@@ -58,7 +58,9 @@ def run_split(fitter: RunFitter, splits: Splits, name: str, weights: Weights) ->
         folds.append(replace(outcome, model=folds[0].model) if folds else outcome)
     kind = kind_of(settings.target)
     scores = kind.together(
-        fitter.inputs.observations, [fold.held for fold in folds], [fold.table for fold in folds]
+        fitter.inputs.observations,
+        [fold.held_out for fold in folds],
+        [fold.table for fold in folds],
     )
     for group in groups_below_baseline(scores.metrics, scores.baseline):
         fitter.listener.warn(
@@ -89,23 +91,23 @@ def _run_fold(
             check = check_repair(repair, prediction, rows.y[test], places)
             prediction = repair.apply(prediction, places)
         areas = area_means(settings, inputs, estimator, source_rows, test)
-    held = kind_of(settings.target).fold(rows, train, test, prediction)
-    if held.rows_pooled:
+    held_out = kind_of(settings.target).fold(rows, train, test, prediction)
+    if held_out.rows_pooled:
         which = f"{name} split, fold {fold + 1}" if settings.folds > 1 else f"{name} split"
         listener.warn(
-            f"{held.rows_pooled} test rows ({which}) lie in quarters with too few training "
+            f"{held_out.rows_pooled} test rows ({which}) lie in quarters with too few training "
             "rows; for these test rows, the baseline is the mean and variance of all quarters."
         )
-    scores = FoldRecord(n=splits.sizes(*key), metrics=held.metrics, baseline=held.baseline)
+    scores = FoldRecord(n=splits.sizes(*key), metrics=held_out.metrics, baseline=held_out.baseline)
     # Models that store rows also predict from the validation rows.
     known = train | validation if estimator.network_.holds_rows else train
-    table = _prediction_table(inputs, key, (known, test), held.columns)
-    return FoldOutcome(estimator, scores, held, table, check, areas)
+    table = _prediction_table(inputs, key, (known, test), held_out.columns)
+    return FoldOutcome(estimator, scores, held_out, table, check, areas)
 
 
 def groups_below_baseline(metrics: Strata, baseline: Strata) -> list[str]:
     """Return the strata in which the model's log score is worse than the baseline's."""
-    pairs = {name: (found.nll, baseline[name].nll) for name, found in metrics.items()}
+    pairs = {name: (scores.nll, baseline[name].nll) for name, scores in metrics.items()}
     return [
         name
         for name, (own, other) in pairs.items()

@@ -13,11 +13,11 @@ from geogp.geodata.tiles.quarters import quarter_label
 from geogp.maps.csv_tables import write_csv
 from geogp.models.numerics.threads import aside
 from geogp.records.input_records import PointsRecord, ProviderRecord, UnitRecord
-from geogp.records.run_record import RowsLeftOut, RunMap, RunRecord, given
+from geogp.records.run_record import RowsLeftOut, RunMap, RunRecord
 from geogp.reports.beside import Beside
 from geogp.runs.pipeline.draw import MapContent
 from geogp.runs.pipeline.fit import Fits
-from geogp.runs.pipeline.plan import Plan
+from geogp.runs.pipeline.read import Inputs
 from geogp.runs.pipeline.repair import with_repair
 from geogp.runs.pipeline.target_kinds import kind_of
 from geogp.runs.progress import RunListener
@@ -35,18 +35,21 @@ REPORT_FILES = ("report.json", "report.md", "report.html")
 
 def write_run(
     folder: RunFolder,
-    plan: Plan,
+    inputs: Inputs,
     fits: Fits,
     content: MapContent,
     listener: RunListener,
     *,
+    base_map: bool,
     keep_later: bool = False,
 ) -> RunRecord:
     """Write all files of a run into its folder, and return its record.
 
-    `keep_later` keeps the files of other commands. Raises OutputError if a file cannot be written.
+    `base_map` shows streets and names on the page, below the data. `keep_later` keeps the files of
+    other commands. Raises OutputError if a file cannot be written.
     """
     listener.begin("write", "writing maps and report")
+    attribution, points = inputs.ingested.attribution, inputs.points
 
     def write(staged: Path) -> RunRecord:
         with listener.timed("write"):
@@ -54,21 +57,19 @@ def write_run(
             plain = fits.predictions.astype({"stratum": str})
             table = plain.to_parquet(index=False, compression="zstd", write_page_checksum=True)
             write_bytes(staged / PREDICTIONS_FILE, table)
-            base_map = not plan.model.settings.self_contained
             # The figures change settings of matplotlib meanwhile, none of which the page uses.
             with aside(
-                lambda: content.html(listener.warnings, base_map=base_map), plan.model.device
+                lambda: content.html(attribution, listener.warnings, base_map=base_map),
+                fits.model.network_.device,
             ) as page:
-                content.write(staged)
+                content.write(staged, attribution)
             write_text(staged / PAGE_FILE, page())
-            points = content.inputs.points
             if points is not None and len(points.left_out):
                 write_csv(staged / LEFT_OUT_FILE, points.left_out)
-            sha256 = sha256_of(staged / GRID_FILE)
-            run = _record(content, fits, listener, sha256)
+            drawn = replace(content.record, grid_sha256=sha256_of(staged / GRID_FILE))
+            run = _record(inputs, fits, content, drawn, listener)
             write_report(staged, run, fits.predictions)
-        size = (staged / PAGE_FILE).stat().st_size
-        drawn = replace(given(run.map, RunMap()), page_bytes=size)
+        drawn = replace(drawn, page_bytes=(staged / PAGE_FILE).stat().st_size)
         return replace(run, map=drawn, seconds=dict(listener.seconds))
 
     run = folder.complete(write, keep_later=keep_later)
@@ -83,9 +84,10 @@ def write_report(folder: Path, run: RunRecord, predictions: pd.DataFrame) -> Non
         write_text(folder / name, text)
 
 
-def _record(content: MapContent, fits: Fits, listener: RunListener, grid_sha256: str) -> RunRecord:
-    """Return the content of run.json, without its list of files."""
-    inputs = content.inputs
+def _record(
+    inputs: Inputs, fits: Fits, content: MapContent, drawn: RunMap, listener: RunListener
+) -> RunRecord:
+    """Return the content of run.json, without its list of files; `drawn` is the map's entry."""
     ingested, rows, points = inputs.ingested, inputs.observations, inputs.points
     return replace(
         fits.record,
@@ -99,7 +101,7 @@ def _record(content: MapContent, fits: Fits, listener: RunListener, grid_sha256:
         points=UNSET if points is None else _points_record(points),
         seconds=dict(listener.seconds),
         warnings=list(listener.warnings),
-        map=replace(content.record, grid_sha256=grid_sha256),
+        map=drawn,
         attribution=ingested.attribution,
     )
 
