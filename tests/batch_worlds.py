@@ -157,6 +157,12 @@ def leave_out_pictures(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("geogp.reports.report_figures.drawn", lambda *_: "data:image/svg+xml;base64,")
 
 
+def shorten_field_fits(patch: pytest.MonkeyPatch) -> None:
+    """Let field models start from the usual values, and learn their errors in few iterations."""
+    patch.setattr("geogp.models.field.fit.start_covariance", lambda *_: None)
+    patch.setattr("geogp.models.field.predictive_law.ITERATIONS", 3)
+
+
 def make_run_without_pictures(order: WorkOrder) -> WorkOutcome:
     """Make a run in a worker's process, which is then rid of pictures for good."""
     leave_out_pictures(pytest.MonkeyPatch())

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 STORED = Path(__file__).parents[2] / "shared" / "data"
 
-START = "geogp.models.field.fit.start_covariance"
-"""Searches the start values of a field model, which takes most of a small fit."""
-
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
@@ -77,9 +74,9 @@ def made_run(
 ) -> "Callable[..., RunResult]":
     """Make a run of the small source once; each test process has a copy, as commands lock runs.
 
-    The run has no pictures, and a field model starts from the usual values.
+    The run has no pictures, and the fits of field models are short.
     """
-    from batch_worlds import leave_out_pictures
+    from batch_worlds import leave_out_pictures, shorten_field_fits
 
     from geogp.runs.pipeline.run_map import RunResult, run_map
     from geogp.runs.run_folder import read_run_record
@@ -87,7 +84,7 @@ def made_run(
     def made(name: str, **changes: object) -> RunResult:
         with pytest.MonkeyPatch.context() as patch:
             leave_out_pictures(patch)
-            patch.setattr(START, lambda *_: None)
+            shorten_field_fits(patch)
             first = made_once(name, lambda out: run_map(small.request(out, **changes)))
         path = shutil.copytree(first, tmp_path_factory.mktemp(name) / "run")
         return RunResult(path, read_run_record(path)[1])
@@ -126,10 +123,12 @@ def states(made_once: Callable[..., Path]) -> "States":
 
 
 @pytest.fixture(scope="module")
-def usual_start() -> Iterator[None]:
-    """Let field models start from the usual values."""
+def short_field_fits() -> Iterator[None]:
+    """Leave out of fits of field models what takes most of their time here."""
+    from batch_worlds import shorten_field_fits
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(START, lambda *_: None)
+        shorten_field_fits(patch)
         yield
 
 

@@ -111,23 +111,23 @@ def test_means_with_weights_are_between_those_of_the_tiles(copy, opened):
     assert (table["level_weighted_sd_log10"] > 0).all()
 
 
-def test_an_area_without_weight_has_no_share(copy, opened, small, tmp_path, geogp):
+def test_an_area_without_weight_has_no_share(copy, opened, tmp_path, geogp):
     west, south, east, north = opened.inputs.region.bounds
     middle = (west + east) / 2
     parts = [box(west, south, middle, north), box(middle, south, east, north)]
     table = gpd.GeoDataFrame({"name": ["a", "b"], "people": [0, 5]}, geometry=parts, crs=4326)
     table.to_file(tmp_path / "two.gpkg")
     asked = "--by", f"{tmp_path / 'two.gpkg'}:name", "--weights", "people", "--draws", 200
-    for command, key in (("areas", "areas"), ("exceedance", "thresholds")):
-        code, out, _ = geogp(command, copy.path, *asked, "--json")
-        assert code == 0
-        rows = json.loads(out)[key]
-        rows = rows if command == "areas" else rows[0]["share_falling_short"]
+    for command, key, name, file in (
+        ("areas", "areas", "level_weighted_mbps", "areas_two_name*.json"),
+        ("exceedance", "share_falling_short", "weighted_mean", "exceedance*_7_mbps_by_people.json"),
+    ):
+        assert geogp(command, copy.path, *asked)[0] == 0
+        (path,) = copy.path.glob(file)
+        rows = json.loads(path.read_text("utf-8"))[key]
         (without,) = [row for row in rows if row["area"] == "a"]
-        name = "level_weighted_mbps" if command == "areas" else "weighted_mean"
         assert without[name] is None
         assert all(row[name] is not None for row in rows if row["area"] != "a")
-        assert geogp(command, copy.path, *asked)[0] == 0
 
 
 def test_refusals(opened, halves, tmp_path):

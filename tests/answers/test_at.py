@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from run_worlds import write_small
+from shapely.geometry import box
 
 from geogp.answers.at import answer_at
 from geogp.answers.requests import AtRequest
@@ -14,15 +15,18 @@ from geogp.answers.run import open_run
 from geogp.errors import DataError, RequestError
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.estimators.stored_estimators import load_model
+from geogp.geodata.places.region import Region
 from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.progress import ProgressListener
+
+pytestmark = pytest.mark.usefixtures("no_pictures", "short_field_fits")
 
 
 @pytest.fixture(scope="module")
 def fine(small, tmp_path_factory):
-    """Return a run whose map has the tiles in which tests are counted."""
+    """Return a run with repaired intervals whose map has the tiles in which tests are counted."""
     out = tmp_path_factory.mktemp("at") / "run"
-    return run_map(small.request(out, zoom=16, epochs=1))
+    return run_map(small.request(out, zoom=16, epochs=1, conformal="strata"))
 
 
 @pytest.fixture(scope="module")
@@ -133,16 +137,19 @@ def test_more_tests_are_more_certain(fine, tiles):
     assert ratio[0] > ratio[1]
 
 
-@pytest.mark.parametrize("method", ["strata", "local"])
-def test_the_repair_is_the_repair_of_the_map(small, tiles, tmp_path, method):
+def test_a_local_repair_is_the_repair_of_the_map(tiles, tmp_path):
     """The repair `local` and a covariate need the data of the run, which are read again."""
-    more, source = {}, small
-    if method == "local":
-        source = write_small(tmp_path / "source", rows=2000)
-        table = tiles.iloc[::50][["longitude", "latitude"]]
-        table.assign(value=table["latitude"]).to_csv(tmp_path / "height.csv", index=False)
-        more["covariates"] = (str(tmp_path / "height.csv"),)
-    run = run_map(source.request(tmp_path / "run", epochs=1, zoom=16, conformal=method, **more))
+    town = box(-90.15, 31.9, -89.95, 32.05)
+    region = Region.from_geometry("DEMO", "Demo", town.buffer(0.03), town, 2020)
+    source = write_small(tmp_path / "source", region, rows=1800)
+    table = tiles.iloc[::50][["longitude", "latitude"]]
+    table.assign(value=table["latitude"]).to_csv(tmp_path / "height.csv", index=False)
+    covariates = (str(tmp_path / "height.csv"),)
+    run = run_map(
+        source.request(
+            tmp_path / "run", epochs=1, zoom=16, conformal="local", covariates=covariates
+        )
+    )
     tile = pd.read_parquet(run.path / "tiles.parquet").iloc[10]
     found = asked(run, tile).table.iloc[0]
     assert found["median_mbps"] == pytest.approx(tile["median_mbps"], rel=1e-5)

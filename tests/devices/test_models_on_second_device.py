@@ -87,7 +87,7 @@ def test_all_steps_start_the_same_kernels():
     assert {sequences for _, _, sequences, *_ in _limits().values()} == {1}
 
 
-@pytest.mark.usefixtures("usual_start")
+@pytest.mark.usefixtures("short_field_fits")
 @pytest.mark.parametrize("name", ["field", "sv-rbf", "dbk-rbf", "nystrom-mixed", "nngp"])
 def test_a_prediction_in_many_chunks_waits_as_often_as_in_one(name, monkeypatch):
     train, asked = launches.world(name, 190, 1), launches.world(name, 60, 2).x

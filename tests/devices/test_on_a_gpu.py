@@ -28,7 +28,7 @@ LEVELS = [name for name in AVERAGES if not MODELS[name].about.counts]
 CLASSES = sorted(name for name, spec in MODELS.items() if spec.about.family == "class")
 RECORDED = sorted(name for name, spec in MODELS.items() if spec.fit.func.same_kernels)
 
-TRIED = {"dbk-rbf", "class-dnn"}
+TRIED = {"bll", "class-dnn"}
 """Models on the second device, whose other tests have all models."""
 
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")

@@ -20,11 +20,18 @@ from geogp.models.process.lowrank import LowRankProcess
 
 launches, device = load("speed.launches"), load("speed.second_device")
 
-NAMES = sorted(
+REPEATED = ["bll", "class-dnn", "cox", "pp-dkl", "sv-dkl", "sv-t-process"]
+"""Models that are recorded with four rows at each input: each kind of basis and noise."""
+
+UNEQUAL = ["dbk-rbf", "vbll", "dnn", "sv-rbf"]
+"""Models that are recorded with unequal numbers of rows at the inputs."""
+
+SINGLE = sorted(
     name
     for name, spec in launches.MODELS.items()
-    if spec.fit.func.same_kernels and name != "field"  # which has two kinds of steps
+    if spec.fit.func.same_kernels and name not in {"field", *REPEATED, *UNEQUAL}
 )
+"""The others, with one row at each input; `field` has two kinds of steps."""
 
 SETTINGS = FitSettings(epochs=3, batch=40, learning_rate=1e-2, average=1.0)
 """15 steps: 3 to warm up and 4 of the trial have 40 rows, as have 5 later ones."""
@@ -67,7 +74,7 @@ def _on_device(
     return found, steps
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SINGLE)
 def test_recorded_steps_give_the_numbers_of_the_cpu(name, world, counts):
     expected = _losses(*world(name))
     found, started = _on_device(world, name, counts)
@@ -80,7 +87,7 @@ def test_recorded_steps_give_the_numbers_of_the_cpu(name, world, counts):
     assert min(whole[1 : recorded_steps.WARM_UP + recorded_steps.TIMED]) > 40
 
 
-@pytest.mark.parametrize("name", ["bll", "class-dnn", "cox", "pp-dkl", "sv-dkl", "sv-t-process"])
+@pytest.mark.parametrize("name", REPEATED)
 def test_steps_with_four_rows_at_each_input_are_recorded(name, world, counts, caplog):
     """Models of averages then learn from one mean and scatter for each input."""
     expected = _losses(*world(name, repeats=4))
@@ -93,7 +100,7 @@ def test_steps_with_four_rows_at_each_input_are_recorded(name, world, counts, ca
     assert 3 in started.launches[trial:]
 
 
-@pytest.mark.parametrize("name", ["dbk-rbf", "vbll", "dnn", "sv-rbf"])
+@pytest.mark.parametrize("name", UNEQUAL)
 def test_steps_with_unequal_numbers_of_rows_at_the_inputs_are_recorded(
     name, world, counts, monkeypatch, caplog
 ):
@@ -116,12 +123,10 @@ def test_steps_with_unequal_numbers_of_rows_at_the_inputs_are_recorded(
     assert 3 in started.launches[recorded_steps.WARM_UP + 2 * recorded_steps.TIMED :]
 
 
-HIGH = ["dbk-rbf", "sv-rbf", "pp-dkl", "vbll", "sv-t-process", "cox"]
+HIGH = {"dbk-rbf": 64, "sv-rbf": 130, "pp-dkl": 130, "vbll": 130, "sv-t-process": 64, "cox": 130}
 
 
-@pytest.mark.parametrize(
-    ("name", "r"), [*((name, 130) for name in HIGH), ("dbk-rbf", 64), ("sv-rbf", 64)]
-)
+@pytest.mark.parametrize(("name", "r"), HIGH.items())
 def test_steps_of_a_high_rank_are_recorded(name, r, world, counts, caplog):
     """Solves and factorisations of 64 and more columns take other ways than small ones."""
     found, started = _on_device(world, name, counts, r=r)
@@ -301,7 +306,7 @@ def test_the_optimiser_knows_when_its_step_is_recorded(world, counts, monkeypatc
     assert seen.count({False}) == len(seen) - 1 == 3 + 2 + 3  # 3 steps have 30 rows
 
 
-@pytest.mark.usefixtures("padding_of_a_gpu", "usual_start")
+@pytest.mark.usefixtures("padding_of_a_gpu", "short_field_fits")
 def test_steps_of_whole_places_are_recorded_once_for_all_epochs(world, counts):
     """Half of the epochs of `field` have single rows, and the others have whole places."""
     settings = replace(SETTINGS, epochs=6)

@@ -38,7 +38,7 @@ from geogp.models.numerics.threads import threads_of
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
 
-pytestmark = pytest.mark.usefixtures("usual_start")
+pytestmark = pytest.mark.usefixtures("short_field_fits")
 
 INPUTS, COLUMNS = 2, 2 + 3 + SUMMARIES
 

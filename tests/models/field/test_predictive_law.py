@@ -232,6 +232,7 @@ def test_order_and_unit_of_covariates_are_of_no_account():
     np.testing.assert_allclose(turned.coefficients, found.coefficients, atol=2e-4)
 
 
+@pytest.mark.usefixtures("short_networks")
 @pytest.mark.parametrize("jitter", [0.0, 1e-14])
 def test_a_constant_covariate_has_no_effect(jitter):
     seen = _drawn(BY_FIRST, 5_000)
@@ -247,6 +248,7 @@ def test_a_constant_covariate_has_no_effect(jitter):
         np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
+@pytest.mark.usefixtures("short_networks")
 def test_the_law_is_that_of_held_out_rows():
     """Training rows share the effects of covariates and have constants of their own."""
     training, held = _drawn(BY_FIRST, 30_000), _drawn(BY_FIRST, 3_000, 5)
@@ -336,6 +338,7 @@ def test_the_scale_of_precise_data_depends_on_the_distance_alone():
     assert inside.mean() == pytest.approx(0.95, abs=0.01)
 
 
+@pytest.mark.usefixtures("short_networks")
 def test_light_tails_need_many_errors():
     light = np.zeros((4, 5))
     light[3, 0] = 0.4

@@ -63,7 +63,7 @@ def made(world, made_once):
     covariates = ("fixed", str(world.folder / HEIGHT))
     return made_once(
         "covariate-run",
-        lambda out: run_map(world.request(out, covariates=covariates)),
+        lambda out: run_map(world.request(out, covariates=covariates, zoom=12)),
     )
 
 
@@ -124,7 +124,8 @@ def test_a_finished_run_answers_questions(made, world, tmp_path):
 
 def test_a_run_is_drawn_again_with_the_same_fits(made, world, tmp_path):
     path = shutil.copytree(made, tmp_path / "run")
-    request = world.request(path, covariates=("fixed", str(world.folder / HEIGHT)), at="2023Q3")
+    covariates = ("fixed", str(world.folder / HEIGHT))
+    request = world.request(path, covariates=covariates, zoom=12, at="2023Q3")
     before = open_run(made).record
     again = open_run(run_map(request).path).record
     assert again.map.quarter == "2023Q3"
@@ -144,7 +145,8 @@ class Stopping(ProgressListener):
 
 
 def test_a_stopped_run_continues_to_the_same_numbers(made, world, tmp_path):
-    request = world.request(tmp_path / "run", covariates=("fixed", str(world.folder / HEIGHT)))
+    covariates = ("fixed", str(world.folder / HEIGHT))
+    request = world.request(tmp_path / "run", covariates=covariates, zoom=11)
     with pytest.raises(KeyboardInterrupt):
         run_map(request, Stopping())
     metrics = open_run(run_map(request).path).record.metrics
@@ -155,13 +157,12 @@ def test_a_changed_covariate_is_noticed(made, world, own_world, tmp_path):
     path = shutil.copytree(made, tmp_path / "run")
     text = (path / "run.json").read_text()
     (path / "run.json").write_text(text.replace(str(world.folder), str(own_world.folder)))
-    assert run_map(
-        own_world.request(path, covariates=("fixed", str(own_world.folder / HEIGHT)))
-    ).already_there
+    covariates = ("fixed", str(own_world.folder / HEIGHT))
+    assert run_map(own_world.request(path, covariates=covariates, zoom=12)).already_there
     next(own_world.folder.rglob("*_fixed_tiles.parquet")).unlink()
     halves = write_halves(own_world, tmp_path, ("west", "east", "far"), 0.5)
     with pytest.raises(RequestError, match="contains a run that differs in settings, inputs"):
-        run_map(own_world.request(path, covariates=("fixed",)))
+        run_map(own_world.request(path, covariates=("fixed",), zoom=12))
     with pytest.raises(DataError, match=r"made with covariates from .*type=fixed.* missing now"):
         open_run(path).areas(by=f"{halves}:side")
     with rasterio.open(own_world.folder / HEIGHT, "r+") as raster:
