@@ -196,8 +196,7 @@ def _in_time(unit: float) -> FittedField:
     return model
 
 
-TINY, HUGE = 1e-7, 1e6
-"""Units of time."""
+TINY, HUGE = 1e-7, 1e6  # units of time
 
 
 @pytest.fixture(scope="module")
