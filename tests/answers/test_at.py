@@ -144,10 +144,13 @@ def test_a_local_repair_is_the_repair_of_the_map(tiles, tmp_path):
     source = write_small(tmp_path / "source", region, rows=1800)
     table = tiles.iloc[::50][["longitude", "latitude"]]
     table.assign(value=table["latitude"]).to_csv(tmp_path / "height.csv", index=False)
-    covariates = (str(tmp_path / "height.csv"),)
     run = run_map(
         source.request(
-            tmp_path / "run", epochs=1, zoom=16, conformal="local", covariates=covariates
+            tmp_path / "run",
+            epochs=1,
+            zoom=16,
+            conformal="local",
+            covariates=(str(tmp_path / "height.csv"),),
         )
     )
     tile = pd.read_parquet(run.path / "tiles.parquet").iloc[10]

@@ -147,7 +147,8 @@ def test_a_limit_on_the_size_of_files(faults, world, server, cache):
 
 
 @pytest.mark.trial
-def test_a_map_from_a_server_is_that_of_the_folder(small, finished, faults, tmp_path, no_pictures):
+@pytest.mark.usefixtures("no_pictures", "short_field_fits")
+def test_a_map_from_a_server_is_that_of_the_folder(small, finished, faults, tmp_path):
     with faults.serving(small.folder) as server:
         request = replace(small.request(tmp_path / "run", split="both"), source=server.url)
         found = run_map(request)

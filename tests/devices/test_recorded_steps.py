@@ -20,18 +20,15 @@ from geogp.models.process.lowrank import LowRankProcess
 
 launches, device = load("speed.launches"), load("speed.second_device")
 
+# Models that are recorded with four rows at each input, and with unequal numbers of rows.
 REPEATED = ["bll", "class-dnn", "cox", "pp-dkl", "sv-dkl", "sv-t-process"]
-"""Models that are recorded with four rows at each input: each kind of basis and noise."""
-
 UNEQUAL = ["dbk-rbf", "vbll", "dnn", "sv-rbf"]
-"""Models that are recorded with unequal numbers of rows at the inputs."""
-
+# The others, with one row at each input; `field` has two kinds of steps.
 SINGLE = sorted(
     name
     for name, spec in launches.MODELS.items()
     if spec.fit.func.same_kernels and name not in {"field", *REPEATED, *UNEQUAL}
 )
-"""The others, with one row at each input; `field` has two kinds of steps."""
 
 SETTINGS = FitSettings(epochs=3, batch=40, learning_rate=1e-2, average=1.0)
 """15 steps: 3 to warm up and 4 of the trial have 40 rows, as have 5 later ones."""

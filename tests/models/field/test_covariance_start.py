@@ -196,8 +196,7 @@ def _in_time(unit: float) -> FittedField:
     return model
 
 
-TINY, HUGE = 1e-7, 1e6
-"""Units of time."""
+TINY, HUGE = 1e-7, 1e6  # units of time
 
 
 @pytest.fixture(scope="module")
@@ -208,8 +207,9 @@ def in_time() -> FittedField:
 def test_a_process_in_space_and_time_is_found(in_time):
     assert not in_time.parameters.tiles.form.separable
     away = np.array([[2.0, 0, 0], [0, 4.0, 0], [0, 0, 1.0], [0, 0, 3.0], [3.0, 0, 2.0]])
-    found = _correlation(in_time, away * [1, 1, TINY])
-    np.testing.assert_allclose(found, _gneiting(*away.T), atol=0.12)
+    np.testing.assert_allclose(
+        _correlation(in_time, away * [1, 1, TINY]), _gneiting(*away.T), atol=0.12
+    )
 
 
 def test_any_smoothness_is_found_in_space_and_time():

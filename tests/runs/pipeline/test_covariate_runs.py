@@ -51,6 +51,12 @@ def world(made_once):
     return Small(made_once("covariates", write_world))
 
 
+def request_of(world, out, **changes):
+    """Return a request with the other service and a raster."""
+    covariates = ("fixed", str(world.folder / HEIGHT))
+    return world.request(out, **{"covariates": covariates, "zoom": 12} | changes)
+
+
 @pytest.fixture
 def own_world(world, tmp_path):
     """A source that a test may damage."""
@@ -60,11 +66,7 @@ def own_world(world, tmp_path):
 @pytest.fixture(scope="module")
 def made(world, made_once):
     """A run with the other service and a raster; tests must not change it."""
-    covariates = ("fixed", str(world.folder / HEIGHT))
-    return made_once(
-        "covariate-run",
-        lambda out: run_map(world.request(out, covariates=covariates, zoom=12)),
-    )
+    return made_once("covariate-run", lambda out: run_map(request_of(world, out)))
 
 
 def test_run_json_has_each_covariate_and_its_files(made, world):
@@ -124,8 +126,7 @@ def test_a_finished_run_answers_questions(made, world, tmp_path):
 
 def test_a_run_is_drawn_again_with_the_same_fits(made, world, tmp_path):
     path = shutil.copytree(made, tmp_path / "run")
-    covariates = ("fixed", str(world.folder / HEIGHT))
-    request = world.request(path, covariates=covariates, zoom=12, at="2023Q3")
+    request = request_of(world, path, at="2023Q3")
     before = open_run(made).record
     again = open_run(run_map(request).path).record
     assert again.map.quarter == "2023Q3"
@@ -145,8 +146,7 @@ class Stopping(ProgressListener):
 
 
 def test_a_stopped_run_continues_to_the_same_numbers(made, world, tmp_path):
-    covariates = ("fixed", str(world.folder / HEIGHT))
-    request = world.request(tmp_path / "run", covariates=covariates, zoom=11)
+    request = request_of(world, tmp_path / "run", zoom=11)
     with pytest.raises(KeyboardInterrupt):
         run_map(request, Stopping())
     metrics = open_run(run_map(request).path).record.metrics
@@ -157,12 +157,11 @@ def test_a_changed_covariate_is_noticed(made, world, own_world, tmp_path):
     path = shutil.copytree(made, tmp_path / "run")
     text = (path / "run.json").read_text()
     (path / "run.json").write_text(text.replace(str(world.folder), str(own_world.folder)))
-    covariates = ("fixed", str(own_world.folder / HEIGHT))
-    assert run_map(own_world.request(path, covariates=covariates, zoom=12)).already_there
+    assert run_map(request_of(own_world, path)).already_there
     next(own_world.folder.rglob("*_fixed_tiles.parquet")).unlink()
     halves = write_halves(own_world, tmp_path, ("west", "east", "far"), 0.5)
     with pytest.raises(RequestError, match="contains a run that differs in settings, inputs"):
-        run_map(own_world.request(path, covariates=("fixed",), zoom=12))
+        run_map(request_of(own_world, path, covariates=("fixed",)))
     with pytest.raises(DataError, match=r"made with covariates from .*type=fixed.* missing now"):
         open_run(path).areas(by=f"{halves}:side")
     with rasterio.open(own_world.folder / HEIGHT, "r+") as raster:
