@@ -24,11 +24,17 @@ from geogp.distributions.student_sum import NormalPlusStudent
 SIDE = 100.0
 """Side of the square in which places lie."""
 
-MEAN, NOISE = 3.0, 0.15
-"""Mean of the values, and variance of their noise; the variance of most fields is 0.85."""
+MEAN = 3.0
+"""Mean of the values."""
 
-INSIDE, BEYOND = 0.1, 0.4
-"""Test rows: a tenth of the rows inside, and beyond the data 0.4 rows for each training row."""
+NOISE = 0.15
+"""Variance of the noise of the values; the variance of most fields is 0.85."""
+
+SHARE_INSIDE = 0.1
+"""Share of the rows inside the data that are test rows."""
+
+ROWS_BEYOND = 0.4
+"""Number of test rows beyond the data for each training row."""
 
 ENDS = (0.05, 0.15, 0.4)
 """Ends of the classes of distance, in widths of the training data."""
@@ -179,7 +185,7 @@ def rows_of(inside: Floats, beyond: Floats, town: Where | None = None) -> Rows:
     """Return the rows of a case, from points in random order; test rows in a town are `cluster`."""
     points = np.concatenate([inside, beyond])
     number = np.arange(len(points))
-    test = (number < round(INSIDE * len(inside))) | (number >= len(inside))
+    test = (number < round(SHARE_INSIDE * len(inside))) | (number >= len(inside))
     classes = distance_classes(points[~test, :2], points[:, :2])
     classes = np.where(number < len(inside), "inside", classes)
     if town is not None:
@@ -234,7 +240,7 @@ def taken(rng: Draw, layout: Layout, where: Where, n: int) -> Floats:
 
 def numbers(n: int) -> tuple[int, int]:
     """Return the numbers of rows inside and beyond, of which n are training rows."""
-    return round(n / (1 - INSIDE)), round(BEYOND * n)
+    return round(n / (1 - SHARE_INSIDE)), round(ROWS_BEYOND * n)
 
 
 def divided(
@@ -367,7 +373,9 @@ def seasons(rng: Draw, n: int) -> World:
         Term(0.15, (10.0, 10.0, 2.0), 0.5),
     )
     return gaussian(
-        rng, Rows(points, (number < round(INSIDE * inside)) | (number >= inside), classes), terms
+        rng,
+        Rows(points, (number < round(SHARE_INSIDE * inside)) | (number >= inside), classes),
+        terms,
     )
 
 

@@ -81,19 +81,22 @@ _TEXT_WIDTH = 10
 def _table(answer: "Answer") -> list[Any]:
     """Return a table of the columns that the terminal has room for, and a note about the others.
 
-    Numbers are never folded. Minor columns are left out first, from the left; then the last ones.
+    Numbers are never folded. Headings are folded if there is no room for whole ones. Minor
+    columns are left out first, from the left; then the last ones.
     """
     title, rows, most = answer.title, answer.texts, answer.most
     if most is not None and len(rows) > most:
         title += f"; first {most} of {len(rows):,} rows"
     columns = list(answer.columns)
-    cells = dict(zip(columns, zip(*rows[:most], strict=True), strict=True))
-    widths = {
-        column: max(map(cell_len, (*column.label.split(), *cells[column]))) for column in columns
-    }
+    cells = {column: [row[k] for row in rows[:most]] for k, column in enumerate(columns)}
     texts = [column for column in columns if column.form == "{}"]
-    widths |= {column: min(widths[column], _TEXT_WIDTH) for column in texts}
-    while len(columns) > 1 and sum(widths[column] + 3 for column in columns) >= Console().width:
+    widths = {column: max(map(cell_len, (column.label, *cells[column]))) for column in columns}
+    room = Console().width
+    if sum(widths[column] + 3 for column in columns) >= room:
+        for column in columns:
+            least = max(map(cell_len, (*column.label.split(), *cells[column])))
+            widths[column] = min(least, _TEXT_WIDTH) if column in texts else least
+    while len(columns) > 1 and sum(widths[column] + 3 for column in columns) >= room:
         columns.remove(next((column for column in columns if column.minor), columns[-1]))
     table = console.table(
         title,

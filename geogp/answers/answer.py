@@ -26,7 +26,7 @@ class Column:
 
     `label` contains the unit. `names` are the columns of the table with the values, such as the two
     ends of an interval; `form` turns these values into a text, as in `str.format`. A narrow
-    terminal shows no `minor` columns.
+    terminal leaves out `minor` columns first.
     """
 
     label: str

@@ -13,7 +13,7 @@ from pyarrow import parquet
 
 from geogp.answers.tile_areas import TileAreas
 from geogp.errors import DataError
-from geogp.files import write_bytes, write_text
+from geogp.files import output_errors, remove, write_bytes, write_text
 from geogp.geodata.places.polygons import DAMAGE, geo_table
 from geogp.geodata.tiles.parquet_files import read_table
 from geogp.maps.csv_tables import write_csv
@@ -43,6 +43,7 @@ def write_areas(
     """
     paths = [opened.path / f"{name}.{end}" for end in ("csv", "gpkg", "parquet", "json", "png")]
     credits_of_data = opened.inputs.ingested.credits
+    forget(paths[3])
     write_csv(paths[0], frame.drop(columns="geometry"))
     _write_package(frame, paths[1], credits_of_data)
     _write_parquet(frame, paths[2], credits_of_data)
@@ -59,6 +60,15 @@ def write_areas(
     write_bytes(paths[4], picture)
     write_json(paths[3], content)
     return [*paths[:-1], *rasters, paths[-1]]
+
+
+def forget(path: Path) -> None:
+    """Delete the JSON file of an earlier answer; raise OutputError if this fails.
+
+    This comes before the first file of an answer, because files of two answers are none.
+    """
+    with output_errors(path):
+        remove(path)
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

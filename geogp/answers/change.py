@@ -30,7 +30,7 @@ from geogp.answers.answer import (
     with_interval,
     with_rows,
 )
-from geogp.answers.area_files import answer_grid, write_areas
+from geogp.answers.area_files import answer_grid, forget, write_areas
 from geogp.answers.areas import REACH
 from geogp.answers.requests import ChangeRequest
 from geogp.answers.tile_areas import TileAreas, tile_areas
@@ -283,6 +283,7 @@ def answer_change(opened: Reopened, request: ChangeRequest, clock: Clock) -> tup
     content = with_rows(facts | clock(), "areas", changes.frame.drop(columns="geometry"))
     end = f"{opened.settings.target}_{facts['from']}_{facts['to']}"
     name = f"change_{changes.areas.tag}_{end}"
+    forget(opened.path / f"{name}.json")
     tiles, picture = _write_tiles(opened, changes, end), _picture(opened, changes)
     files = write_areas(opened, changes.areas, changes.frame, content, name, picture=picture)
     return (replace(read_change(name, content, changes.table), files=(*files, *tiles)),)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse, special
 
 from geogp.answers.answer import Answer, AnswerKind, Clock, Column, with_interval, with_rows
-from geogp.answers.area_files import write_json
+from geogp.answers.area_files import forget, write_json
 from geogp.answers.requests import ExceedanceRequest
 from geogp.answers.tile_areas import tile_areas
 from geogp.answers.tile_weights import tile_weights
@@ -214,6 +214,7 @@ def _written(opened: Reopened, excursion: Excursion, facts: dict[str, Any]) -> A
     tag += weights_tag(facts["weights"])
     name = f"exceedance_{tag}"
     files = [folder / f"{name}.json"]
+    forget(files[0])
     for layer, table in excursion.shares.groupby("layer", sort=False):
         end = "" if layer == WHOLE else f"_{layer}"
         files.append(folder / f"{name}{end}.csv")

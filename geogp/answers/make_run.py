@@ -70,10 +70,11 @@ def _called_with(
         @wraps(function)
         def called(*args: Given.args, **kwargs: Given.kwargs) -> Run:
             settings = list(signature.parameters)
-            for name in kwargs.keys() - settings:
-                near = nearest(name, settings, 1)
+            unknown = [name for name in kwargs if name not in settings]
+            if unknown:
+                near = nearest(unknown[0], settings, 1)
                 raise RequestError(
-                    f"geogp.{function.__name__} has no setting {quoted(name)}. "
+                    f"geogp.{function.__name__} has no setting {quoted(unknown[0])}. "
                     f"{f'Did you mean {near[0]}? ' if near else ''}"
                     f"The settings are {', '.join(settings)}."
                 )

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from geogp.answers.answer import Answer, AnswerKind, Clock, Column, with_rows
-from geogp.answers.area_files import write_json
+from geogp.answers.area_files import forget, write_json
 from geogp.answers.requests import NextRequest
 from geogp.choices import one_of
 from geogp.errors import RequestError, named, quoted
@@ -225,6 +225,7 @@ def answer_next(opened: Reopened, request: NextRequest, clock: Clock) -> tuple[A
     )
     content = with_rows(facts | clock(), "chosen", chosen.table)
     files = tuple(opened.path / f"next_tiles.{end}" for end in _ENDS)
+    forget(files[2])
     write_text(files[0], chosen.frame.to_json(drop_id=True) + "\n")
     write_bytes(files[1], picture)
     write_json(files[2], content)

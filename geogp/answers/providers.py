@@ -14,7 +14,7 @@ import pandas as pd
 from scipy import sparse, special
 
 from geogp.answers.answer import Answer, AnswerKind, Clock, Column, with_interval, with_rows
-from geogp.answers.area_files import write_json
+from geogp.answers.area_files import forget, write_json
 from geogp.answers.areas import REACH
 from geogp.answers.change import FAR_SHARE, as_percent
 from geogp.answers.requests import AreasRequest
@@ -134,6 +134,7 @@ def answer_providers(opened: Reopened, request: AreasRequest, clock: Clock) -> t
     content = with_rows(facts | clock(), "areas", levels.table)
     name = f"providers_{levels.areas.tag}_{opened.settings.target}_{facts['at']}"
     files = opened.path / f"{name}.csv", opened.path / f"{name}.json"
+    forget(files[1])
     write_csv(files[0], levels.table)
     write_json(files[1], content)
     return (replace(read_providers(name, content, levels.table), files=files),)

@@ -164,6 +164,9 @@ def test_each_answer_is_a_table_with_its_files(folder, name):
 )
 def test_an_answer_without_all_its_files_has_no_record(folder, request_of, settings, name):
     before = {*folder.glob("*.json")}
+    make_answers(request_of(folder, **settings))
+    assert {*folder.glob("*.json")} > before
+    (folder / f"{name}.png").unlink()
     (folder / f"{name}.png").mkdir()
     with pytest.raises(OutputError, match=rf"{name}\.png"):
         make_answers(request_of(folder, **settings))

@@ -72,6 +72,8 @@ def test_numbers_are_not_folded(width, shown, left_out, *, file, capsys, monkeyp
     assert max(len(line) for line in out.splitlines() if line[0] in "┏┃┡│└") <= max(width, 5)
     for text in shown:
         assert re.search(rf"│ +{re.escape(text)} +│", out)
+    if not left_out:
+        assert all(column.label in out for column in COLUMNS)
     note = f"Not shown, for lack of room: {'; '.join(left_out)}. See {file or '--json'}.\n"
     assert note in out if left_out else "Not shown" not in out
 

@@ -101,7 +101,8 @@ def test_every_kind_of_run_can_be_compared_and_shown(kind, finished, request, tm
     run = shutil.copytree(request.getfixturevalue(kind).path, tmp_path / kind)
     assert geogp("compare", run, run, "--out", tmp_path / "out", "--latex")[0] == 0
     assert geogp("gallery", run, finished.path, "--out", tmp_path / "gallery")[0] == 0
-    code, _, told = geogp("report", run, "--gpkg", "--latex")
+    assert geogp("report", run, "--gpkg")[0] == 0
+    code, _, told = geogp("report", run, "--latex")
     assert (code, "Leave --latex out" in told) == ((2, True) if kind == "tiered" else (0, False))
     code, _, told = geogp("compare", finished.path, run, "--out", tmp_path / "mixed")
     assert (code, "expected runs of one target" in told) == (2, True)

@@ -4,51 +4,57 @@ import torch
 from torch import Tensor
 
 MOST_TIMES = 32
-"""Largest number of times whose levels are compared."""
+"""Largest number of intervals of time."""
 
 LEAST_ROWS = 4
-"""With fewer rows per time than this, there are fewer times."""
+"""With fewer rows per time on average, the levels of intervals of time are compared."""
 
 
 def level_drift(times: Tensor, values: Tensor) -> Tensor:
     """Return the variance and the squared mean of the change of the level per quarter, (2,).
 
     Both come from the changes of the mean of `values` between successive times, less the sampling
-    variance of the means. If there are more than `MOST_TIMES` times, or fewer than `LEAST_ROWS`
-    rows per time, successive times are joined in equal intervals. With two times, the squared mean
-    is 0; with one time, both results are 0. `times` (n,) are quarters; `values` (n,) are
-    measurements minus their shift, float64.
+    variance of the means. With fewer than `LEAST_ROWS` rows per time, the means are over intervals
+    of equal length h. Such means of a random walk differ less than the walk: their difference over
+    a time of t has a variance of t - h / 3 quarters. With two times, the squared mean is 0; with
+    one time, both results are 0. `times` (n,) are quarters; `values` (n,) are measurements minus
+    their shift, float64.
     """
-    times, number = _joined_times(times)
+    times, number, length = _times_or_intervals(times)
     if len(times) < 2:
         return torch.zeros(2, dtype=torch.float64)
     count = torch.bincount(number)
     level = torch.bincount(number, values) / count
     square = (values - level[number]).square()
     # A single row at a time does not show how much rows of that time differ.
-    several_rows = (count - 1).sum()
-    pooled = square.sum() / several_rows if several_rows else values.var()
+    others = (count - 1).sum()
+    pooled = square.sum() / others if others else values.var()
     sampling = torch.bincount(number, square) / count.square()
     sampling = torch.where(count > 1, sampling, pooled)
     quarters = times.diff()
     several = len(times) > 2
     slope = (level[-1] - level[0]) / quarters.sum() if several else torch.zeros_like(level[0])
     unexplained = (level.diff() - slope * quarters).square() - sampling[1:] - sampling[:-1]
-    variance = (unexplained / quarters).sum() / (len(quarters) - several)
+    variance = (unexplained / (quarters - length / 3)).sum() / (len(quarters) - several)
     trend = slope.square() - (sampling[-1] + sampling[0]) / quarters.sum().square()
     return torch.stack([variance, several * trend]).clamp(min=0)
 
 
-def _joined_times(times: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the distinct times, or the mean times of intervals, and the number of each row's."""
+def _times_or_intervals(times: Tensor) -> tuple[Tensor, Tensor, float]:
+    """Return times in ascending order, the number of each row's time, and the intervals' length.
+
+    The times are the distinct times, with a length of 0, or the centres of intervals with rows.
+    """
     distinct, number = torch.unique(times, return_inverse=True)
-    most = min(MOST_TIMES, max(len(times) // LEAST_ROWS, 2))
+    most = max(len(times) // LEAST_ROWS, 2)
     if len(distinct) <= most:
-        return distinct, number
-    edges = torch.linspace(float(distinct[0]), float(distinct[-1]), most + 1)[1:-1].to(times)
-    interval = torch.bucketize(times.contiguous(), edges)
-    _, number = torch.unique(interval, return_inverse=True)
-    return torch.bincount(number, times) / torch.bincount(number), number
+        return distinct, number, 0.0
+    intervals = min(MOST_TIMES, most)
+    edges = torch.linspace(float(distinct[0]), float(distinct[-1]), intervals + 1).to(times)
+    interval = torch.bucketize(times.contiguous(), edges[1:-1])
+    used, number = torch.unique(interval, return_inverse=True)
+    centres = (edges[1:] + edges[:-1])[used] / 2
+    return centres, number, float(edges[1] - edges[0])
 
 
 def drift_factor(away: Tensor, drift: Tensor) -> Tensor:
