@@ -97,7 +97,7 @@ SMALL = Sizes(
     side=64,
     repeated=400,
     uci_epochs=2,
-    selected="(second and dbk-rbf and on_the_gpu) or (without_a_search and cpu)",
+    selected="(second and bll and on_the_gpu) or (without_a_search and cpu)",
     measured=speed.QUICK,
 )
 

@@ -143,7 +143,7 @@ def test_failed_tests_are_named(asked, tmp_path, capsys):
     folder.mkdir()
     text = (
         "import pytest\n\n"
-        "@pytest.mark.parametrize('gpu', ['second-dbk-rbf'])\n"
+        "@pytest.mark.parametrize('gpu', ['second-bll'])\n"
         "def test_on_the_gpu(gpu):\n    assert {}\n"
     )
     (folder / "test_good.py").write_text(text.format("gpu"))
@@ -152,7 +152,7 @@ def test_failed_tests_are_named(asked, tmp_path, capsys):
     with patch.object(sys, "stdout", sys.__stdout__), patch.object(sys, "stderr", sys.__stderr__):
         found = parts.tests(asked, str(folder))
     assert found["passed"] == 1
-    assert found["failed"] == ["test_on_the_gpu[second-dbk-rbf]"]
+    assert found["failed"] == ["test_on_the_gpu[second-bll]"]
     assert [name.rpartition(".")[2] for name in found["unread"]] == ["test_unread"]
     (folder / "test_good.py").unlink()
     (folder / "test_bad.py").unlink()

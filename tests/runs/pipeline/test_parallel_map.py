@@ -6,17 +6,16 @@ import subprocess
 import sys
 
 import pytest
-from run_worlds import run_json
 
 pytestmark = pytest.mark.trial
 
 
-def mapped(small, out, *options):
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+def mapped(small, out, *options, processes=2):
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     return subprocess.run(
         [
             sys.executable,
-            *launcher,
+            *(launcher if processes > 1 else ()),
             *("-m", "geogp_cli.entry"),
             *small.arguments,
             *("--split", "random", "--out", out, "--json", *options),
@@ -29,11 +28,15 @@ def mapped(small, out, *options):
     )
 
 
-def test_two_processes_map_what_one_does(small, finished, tmp_path):
-    done = mapped(small, tmp_path / "run")
-    assert done.returncode == 0, done.stderr
+def test_two_processes_map_what_one_does(small, tmp_path):
+    runs = {}
+    for processes in (1, 2):
+        out = tmp_path / f"run-{processes}"
+        done = mapped(small, out, processes=processes)
+        assert done.returncode == 0, done.stderr
+        runs[processes] = json.loads((out / "run.json").read_text())
     told = json.loads(done.stdout)  # one object: the other process prints nothing
-    one, two = run_json(finished), json.loads((tmp_path / "run" / "run.json").read_text())
+    one, two = runs[1], runs[2]
     assert two["metrics"]["random"] == told["metrics"]["random"]
     for stratum, scores in one["metrics"]["random"].items():
         for name in ("nll", "mae", "width_95"):
