@@ -286,7 +286,8 @@ class RunRecord(RunIdentity, frozen=True, kw_only=True):
     @property
     def precision(self) -> str:
         """The precision of computations; see `geogp.precision`."""
-        return str(self.settings.model.precision)
+        precision: str = self.settings.model.precision
+        return precision
 
     @property
     def strata(self) -> list[str] | None:
