@@ -15,7 +15,6 @@ from torch import Tensor
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.shapes import GAUSSIAN, Shape
 from geogp.models.field.conditioning import places_at_once
-from geogp.models.field.far_level import far_variance
 from geogp.models.field.near_cache import Conditionals, NearCache, level_tensors
 from geogp.models.field.near_network import network_predictions
 from geogp.models.field.near_rows import Conditional, given_rows, near_rows, without_rows
@@ -113,7 +112,7 @@ class FittedField(Model):
         """Return the field with normal errors whose standard deviation is `factor`."""
         law = no_law()
         law.coefficients[1, 0] = np.log(factor)
-        errors = replace(self.errors, law=law, networks_share=0.0)
+        errors = replace(self.errors, law=law, networks_share=0.0, reach_km=np.inf)
         return replace(self, errors=errors, cache=NearCache())
 
     def to(self, device: torch.device) -> Self:
@@ -128,7 +127,7 @@ class FittedField(Model):
         networks = deepcopy(self.errors.networks).to(device)
         return type(self)(
             deepcopy(self.parameters).to(device),
-            replace(self.rows, **moved),
+            replace(self.rows, **moved, home=self.rows.home.to(device)),
             replace(self.errors, networks=networks),
             self.drift.to(device),
         )
@@ -172,8 +171,8 @@ class FittedField(Model):
         Returns
         -------
         Prediction
-            `function_variance` is the variance of the sum of field and tile process; for a
-            level, plus `far_level`. `tile_variance` is the variance of the tile process.
+            `function_variance` is the variance of the sum of field and tile process.
+            `tile_variance` is the variance of the tile process.
 
         Raises
         ------
@@ -190,12 +189,8 @@ class FittedField(Model):
         with one_core_each():
             near = self.cache.at(x)
             if near and not level:
-                near = near.with_counts(parameters, self.within(scaled), counts)
-            prediction = self.predict_scaled(scaled, counts, level=level, near=near)
-        if not level:
-            return prediction
-        far = far_variance(parameters, self.rows, scaled)
-        return replace(prediction, function_variance=prediction.function_variance + far)
+                near = near.with_counts(parameters, self.rows, scaled, counts)
+            return self.predict_scaled(scaled, counts, level=level, near=near)
 
     @contextmanager
     def remembering(
@@ -258,12 +253,14 @@ class FittedField(Model):
         inside = self.within(x)
         distance = self._distance(inside) if near.distance is None else near.distance
         covariates = error_covariates(self.parameters.law, counts, near.within, distance)
-        if alone or not share:
-            return self._assembled(near, errors.law.at(covariates), level=level)
-        predicted = near.networks or tuple(self._networks(inside, [counts])[0])
-        pooled = pooled_law(errors.law, errors.networks_law, share, covariates, predicted)
-        standardised = pooled.standardised(*prediction_in(covariates))
-        return self._assembled(near, standardised.distribution(), level=level)
+        fade = errors.fade(self.rows.nearest(numpy_of(self.parameters.points(inside))))
+        law = errors.law.parameters(covariates).faded(fade)
+        if share and not alone:
+            predicted = near.networks or tuple(self._networks(inside, [counts])[0])
+            both = law, errors.networks_law
+            pooled = pooled_law(*both, share * fade, covariates, predicted)
+            law = pooled.standardised(*prediction_in(covariates))
+        return self._assembled(near, law.distribution(), level=level)
 
     def conditionals(
         self,
@@ -305,7 +302,7 @@ class FittedField(Model):
             at = on_device(numbers, device)
             inputs, tests = x[at], counts[at]
             if alone:
-                return without_rows(parameters, self.within(inputs), tests, posterior)
+                return without_rows(parameters, rows, inputs, tests, posterior)
             near = near_rows(parameters, rows, points[numbers])
             predicted = given_rows(
                 parameters, rows, inputs, tests, near, weights=posterior, history=history
@@ -322,7 +319,7 @@ class FittedField(Model):
         """Yield phi(x) in the target's unit, float64, in chunks (c, r) on the device."""
         for chunk in self.parameters.scaled(x).split(CHUNK):
             with torch.no_grad():
-                phi = self.parameters.basis(self.within(chunk)).phi.double() * self.y_sd
+                phi = self.rows.features(self.parameters, chunk).double() * self.y_sd
             yield phi
 
     def tile_kernel(self, x: Floats, x2: Floats) -> Floats:
@@ -343,7 +340,7 @@ class FittedField(Model):
         return numpy_of(torch.cat(rows) * self.y_sd.square())
 
     def _amplitude(self, x: Tensor) -> Tensor:
-        return self.parameters.amplitude(self.within(x))
+        return self.parameters.amplitude(self.rows.features(self.parameters, x))
 
     def coefficients(self) -> tuple[Floats, Floats]:
         """Return means and standard deviations of the covariates' coefficients, each (c,)."""

@@ -11,7 +11,7 @@ from torch.nn.functional import embedding_bag
 from geogp.models.field import vecchia
 from geogp.models.field.blocks import NearRows, RowTerms
 from geogp.models.field.conditioning import blocks_at_once
-from geogp.models.field.parameters import FieldParameters, WeightPosterior
+from geogp.models.field.parameters import FieldParameters, WeightPosterior, numpy_of
 from geogp.models.field.rows import FieldRows
 from geogp.models.field.tile_process import SAME_TILE_KM, STRIPE
 from geogp.models.field.vecchia import NO_ROW, NearSites, whiten
@@ -110,13 +110,18 @@ class NearTerms(NamedTuple):
         near: NearRows,
         *,
         weights: WeightPosterior,
+        distance: Floats | None = None,
     ) -> "NearTerms":
-        """Compute the terms for scaled inputs (b, d) with counts (b, 2) and near rows (b, m)."""
+        """Compute the terms for scaled inputs (b, d) with counts (b, 2) and near rows (b, m).
+
+        `distance` (b,) is as in `FieldRows.features`.
+        """
         x_near, counts_near = rows.x[near.distinct], rows.counts[near.distinct]
         u = len(x_near)
         inputs = torch.cat([x_near, x])
-        inside = rows.within(inputs, has_time=parameters.has_time)
-        terms = parameters.row_terms(inside, torch.cat([counts_near, counts]), weights.m)
+        phi = torch.cat([parameters.basis.values(x_near), rows.features(parameters, x, distance)])
+        logs = parameters.law.log_counts(torch.cat([counts_near, counts]))
+        terms = parameters.terms_of(phi, logs, weights.m)
         spread = (terms.phi @ weights.L.to(terms.phi.dtype)).double()
         residuals = rows.y[near.distinct] - terms.mean[:u]
         deviations = torch.cat([residuals[:, None], spread[:u]], 1)
@@ -134,17 +139,27 @@ def given_rows(
     *,
     weights: WeightPosterior,
     history: bool = True,
+    distance: Floats | None = None,
 ) -> Conditional:
     """Predict scaled inputs (b, d) with counts (b, 2) from the rows `near` (b, m).
 
-    If `history` is false, the covariates from the near rows are 0.
+    If `history` is false, the covariates from the near rows are 0. `distance` (b,) is the distance
+    to the nearest place in km, by default that of `FieldRows.nearest`.
     """
-    terms = NearTerms.of(parameters, rows, x, counts, near, weights=weights)
+    points = numpy_of(parameters.points(x))
+    distance = rows.nearest(points) if distance is None else distance
+    terms = NearTerms.of(parameters, rows, x, counts, near, weights=weights, distance=distance)
     blocks = [
         _given(parameters, terms, block, history=history)
         for block in chunks(len(x), blocks_at_once(parameters.device))
     ]
-    return Conditional(*map(torch.cat, zip(*blocks, strict=True)))
+    joined = Conditional(*map(torch.cat, zip(*blocks, strict=True)))
+    return joined._replace(field=joined.field + _unseen(rows, points, distance))
+
+
+def _unseen(rows: FieldRows, points: Floats, distance: Floats) -> Tensor:
+    """Return the variance of the error of the field far from the rows, (b,); see `home.py`."""
+    return on_device(rows.home.variances(points[:, :2], distance), rows.x.device)
 
 
 def _given(
@@ -231,11 +246,18 @@ def history_of(errors: Tensor, correlation: Tensor, same: Tensor, log_tests: Ten
 
 
 def without_rows(
-    parameters: FieldParameters, x: Tensor, counts: Tensor, weights: WeightPosterior
+    parameters: FieldParameters,
+    rows: FieldRows,
+    x: Tensor,
+    counts: Tensor,
+    weights: WeightPosterior,
 ) -> Conditional:
     """Predict scaled inputs from the field alone, as `given_rows` does if no rows are near."""
-    terms = parameters.row_terms(x, counts, weights.m)
+    points = numpy_of(parameters.points(x))
+    distance = rows.nearest(points)
+    terms = rows.terms(parameters, x, counts, weights.m, distance)
     field = (terms.phi @ weights.L.to(terms.phi.dtype)).square().sum(-1).double()
+    field = field + _unseen(rows, points, distance)
     tile = terms.amplitude.square() * parameters.tiles.variance()
     nothing = torch.zeros(len(x), HISTORY, dtype=torch.float64, device=x.device)
     return Conditional(terms.mean, field, tile, terms.noise, nothing)

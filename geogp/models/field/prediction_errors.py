@@ -24,12 +24,14 @@ class FieldErrors:
     `networks`: networks that predict a measurement from the measurements near it.
     `networks_law`: distribution of the errors of the networks.
     `networks_share`: share of the networks in predictions, from 0 to 1.
+    `reach_km`: distance to the nearest row up to which errors were seen; see `fade`.
     """
 
     law: PredictiveLaw
     networks: NearNetworks
     networks_law: PredictiveLaw
     networks_share: float = 0.0
+    reach_km: float = np.inf
 
     @classmethod
     def none(cls, parameters: FieldParameters) -> "FieldErrors":
@@ -37,6 +39,16 @@ class FieldErrors:
         sizes = parameters.architecture
         networks = NearNetworks(len(sizes.used), sizes.torch_dtype).to(parameters.device)
         return cls(law=no_law(), networks=networks, networks_law=no_law())
+
+    def fade(self, distance: Floats) -> Floats:
+        """Return the share of laws and networks at distances to the nearest row in km, (n,).
+
+        Within `reach_km` the share is 1. Beyond, nothing was learned about the errors, and the
+        share falls as (reach / distance)², so that the process is left.
+        """
+        if not np.isfinite(self.reach_km):
+            return np.ones(len(distance))
+        return np.square(self.reach_km / np.maximum(distance, self.reach_km))
 
 
 def error_covariates(

@@ -100,7 +100,7 @@ def _law(coefficients: np.ndarray) -> PredictiveLaw:
 
 
 def _pit(law: PredictiveLaw, seen: Errors) -> np.ndarray:
-    mean, sd, shape = law.at(seen.covariates)
+    mean, sd, shape = law.parameters(seen.covariates).distribution()
     return shape.cdf((seen.errors - mean) / sd)
 
 
@@ -144,7 +144,7 @@ def test_a_law_states_mean_sd_and_distribution_of_its_errors():
         MAX_SKEWNESS * np.arctanh(0.2 / MAX_SKEWNESS),
         low * np.arctanh(-0.28 / low),
     )
-    (mean,), (sd,), shape = law.at(np.zeros((1, 2)))
+    (mean,), (sd,), shape = law.parameters(np.zeros((1, 2))).distribution()
     z = stats.norm.ppf((np.arange(200_000) + 0.5) / 200_000)
     errors = 0.3 + 1.4 * np.sinh((np.arcsinh(z) + 0.2) / np.exp(-0.28))
     assert mean == pytest.approx(errors.mean(), abs=1e-3)
@@ -161,12 +161,12 @@ def test_each_of_many_rows_has_the_moments_and_shape_of_its_own_parameters():
     tailweight = np.exp(log_tail).clip(MIN_TAILWEIGHT, MAX_TAILWEIGHT)
     own = np.array([moments(*pair) for pair in zip(skewness, tailweight, strict=True)])
     assert 10 < len(np.unique(own, axis=0)) < 1000
-    mean, sd, found = _law(BY_BOTH).at(covariates)
+    mean, sd, found = _law(BY_BOTH).parameters(covariates).distribution()
     np.testing.assert_allclose(mean, a + np.exp(log_b) * own[:, 0], rtol=1e-12)
     np.testing.assert_allclose(sd, np.exp(log_b) * own[:, 1], rtol=1e-12)
     np.testing.assert_allclose(found.columns["skewness"], skewness, rtol=1e-12)
     np.testing.assert_allclose(found.columns["tailweight"], tailweight, rtol=1e-12)
-    assert [len(part) for part in _law(BY_BOTH).at(covariates[:0])[:2]] == [0, 0]
+    assert [len(part) for part in _law(BY_BOTH).parameters(covariates[:0]).distribution()[:2]] == [0, 0]
 
 
 def test_the_networks_are_added_to_the_linear_parameters():
@@ -179,7 +179,7 @@ def test_the_networks_are_added_to_the_linear_parameters():
     asked = np.array([[-9.0], [0.0], [1.2]])
     u = (np.array([-2, 0, 1.2]) - 0.5) / 2
     expected = 0.1 + 0.2 * u + 0.4 * np.tanh(0.3 - u) - 0.6 * np.tanh(0.7 + 2 * u)
-    mean, sd, _ = law.at(asked)
+    mean, sd, _ = law.parameters(asked).distribution()
     np.testing.assert_allclose(mean, expected, rtol=1e-12)
     np.testing.assert_allclose(sd, 1, rtol=1e-12)
 
@@ -200,7 +200,7 @@ def test_networks_find_a_scale_that_no_sum_of_squares_has():
 def test_networks_leave_linear_parameters_nearly_as_they_are(fitted):
     asked = _covariates(1000, 3)
     linear = replace(fitted, outputs=0 * fitted.outputs)
-    for one, other in zip(fitted.at(asked)[:2], linear.at(asked)[:2], strict=True):
+    for one, other in zip(fitted.parameters(asked).distribution()[:2], linear.parameters(asked).distribution()[:2], strict=True):
         assert np.abs(one - other).mean() < 0.03
 
 
@@ -332,7 +332,7 @@ def test_the_scale_of_precise_data_depends_on_the_distance_alone():
     line = stats.linregress(covariates[:, DISTANCE].clip(low, high), found.log_b)
     assert line.slope == pytest.approx(0.4, abs=0.04)
     assert line.rvalue == pytest.approx(1)
-    mean, sd, shape = law.at(covariates)
+    mean, sd, shape = law.parameters(covariates).distribution()
     z = (errors - mean) / sd
     inside = (z >= shape.quantile(0.025)) & (z <= shape.quantile(0.975))
     assert inside.mean() == pytest.approx(0.95, abs=0.01)
@@ -344,7 +344,7 @@ def test_light_tails_need_many_errors():
     light[3, 0] = 0.4
     few, many = (fit_law(_drawn(light, n)) for n in (ROWS_OF_LIGHT_TAILS - 1, ROWS_OF_LIGHT_TAILS))
     at = _covariates(1000)
-    tails = [law.at(at)[2].columns["tailweight"] for law in (few, many)]
+    tails = [law.parameters(at).distribution()[2].columns["tailweight"] for law in (few, many)]
     assert np.max(tails[0]) <= 1
     assert np.mean(tails[1]) == pytest.approx(np.exp(_bent(0.0, np.array(0.4))[1]), rel=0.15)
 
@@ -358,17 +358,17 @@ def test_tails_heavier_than_the_bound_keep_their_coverage():
 def test_a_law_stays_within_what_it_has_seen():
     low, high = TRUTH_RANGES[:2]
     law = _law(BY_BOTH)
-    ends, beyond = law.at(np.array([low, high])), law.at(np.array([low - [9, 500], high + 1e6]))
+    ends, beyond = law.parameters(np.array([low, high])).distribution(), law.parameters(np.array([low - [9, 500], high + 1e6])).distribution()
     for inside, outside in zip(ends[:2], beyond[:2], strict=True):
         np.testing.assert_array_equal(outside, inside)
     np.testing.assert_array_equal(list(beyond[2].columns.values()), list(ends[2].columns.values()))
-    inner = law.at(np.array([low, high]) + np.array([[0.1, 2], [-0.1, -2]]))
+    inner = law.parameters(np.array([low, high]) + np.array([[0.1, 2], [-0.1, -2]])).distribution()
     assert (inner[1] != ends[1]).all()
 
 
 def test_a_map_has_few_shapes_near_the_exact_ones():
     covariates = _covariates(10_000)
-    mean, sd, shape = _law(BY_BOTH).at(covariates)
+    mean, sd, shape = _law(BY_BOTH).parameters(covariates).distribution()
     found = np.column_stack([shape.columns["skewness"], np.log(shape.columns["tailweight"])])
     assert len(np.unique(found, axis=0)) < 500
     a, log_b, *exact = _parameters(BY_BOTH, covariates)
@@ -381,7 +381,7 @@ def test_a_map_has_few_shapes_near_the_exact_ones():
 
 def test_a_row_has_the_same_law_whatever_else_is_asked():
     covariates = _covariates(1000)
-    whole, some = _law(BY_BOTH).at(covariates), _law(BY_BOTH).at(covariates[::7])
+    whole, some = _law(BY_BOTH).parameters(covariates).distribution(), _law(BY_BOTH).at(covariates[::7])
     for all_rows, each in zip(whole[:2], some[:2], strict=True):
         np.testing.assert_allclose(each, all_rows[::7], rtol=1e-12)
     np.testing.assert_array_equal(
