@@ -22,6 +22,7 @@ from geogp.models.field.fitted import FittedField
 from geogp.models.field.learned_home import home_of, learned_home
 from geogp.models.field.left_out import LeftOutRows, left_out, rows_alone
 from geogp.models.field.level_drift import level_drift
+from geogp.models.field.measurement import ENDLESS
 from geogp.models.field.near_network import (
     LEAST_ROWS,
     MEMBERS,
@@ -296,10 +297,10 @@ def drift_of(parameters: FieldParameters, rows: FieldRows) -> Tensor:
 def reach_of(nearest: Floats) -> float:
     """Return the distance up to which errors were seen, from distances to the nearest row in km.
 
-    It is the quantile `REACH` of the distances above 0; infinite if there are none.
+    It is the quantile `REACH` of the distances above 0; `ENDLESS` if there are none.
     """
     apart = nearest[nearest > 0]
-    return float(np.quantile(apart, REACH)) if len(apart) else np.inf
+    return float(np.quantile(apart, REACH)) if len(apart) else ENDLESS
 
 
 def _held_out(field: FittedField, rows: Rows, rng: np.random.Generator) -> LeftOutRows:

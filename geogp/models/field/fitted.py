@@ -112,7 +112,7 @@ class FittedField(Model):
         """Return the field with normal errors whose standard deviation is `factor`."""
         law = no_law()
         law.coefficients[1, 0] = np.log(factor)
-        errors = replace(self.errors, law=law, networks_share=0.0, reach_km=np.inf)
+        errors = replace(FieldErrors.none(self.parameters), law=law)
         return replace(self, errors=errors, cache=NearCache())
 
     def to(self, device: torch.device) -> Self:

@@ -11,11 +11,11 @@ generalised least squares of the features at `ANCHORS` places, so that t' B m is
 trend of the field (universal kriging; Chilès and Delfiner 2012, section 3.4). The error of the
 level that comes with it, δ, is the same at all times, and has the covariance
 
-    Cov(δ(x), δ(x')) = v h h' ρ(x, x') + (1 - c)(1 - c') t(x)' G t(x'),    h² = 1 - c(d)².
+    Cov(δ(x), δ(x')) = v h h' C(x, x') + (1 - c)(1 - c') t(x)' G t(x'),    h² = 1 - c(d)².
 
 v h² is the variance of the field given its value at the distance d, G the covariance of the
-coefficients of t, and ρ the correlation at the distance of x and x', approximated from `KNOTS`
-places with ρ(x, x) = 1.
+coefficients of t, and C the correlation at the distance of x and x', approximated from `KNOTS`
+places with C(x, x) = 1.
 """
 
 from dataclasses import dataclass
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.spatial.distance import cdist
 from torch import Tensor
+from torch.nn.functional import pad
 
 from geogp.models.field.parameters import FieldParameters, numpy_of
 from geogp.models.numerics.devices import on_device
@@ -68,7 +69,7 @@ def matern(distance: Floats) -> Floats:
 class Home:
     """Where the field goes with the distance from the rows, and how uncertain it is there.
 
-    `range_km`: l; infinite if the field goes nowhere. `variance`: v, for a standardised target.
+    `range_km`: l. `variance`: v, for a standardised target; 0 if the field goes nowhere.
     `trend`: whether t is (1, x, y).
     `anchors`: scaled inputs of rows at distant places, (a, d), on the device of the model.
     `places`: their coordinates in km, (a, 2).
@@ -83,7 +84,7 @@ class Home:
     @classmethod
     def nowhere(cls, x: Tensor) -> "Home":
         """Return the home of a field that stays what its basis says; `x` are scaled inputs."""
-        return cls(np.inf, 0.0, False, x[:0], np.zeros((0, 2)))
+        return cls(1.0, 0.0, trend=False, anchors=x[:0], places=np.zeros((0, 2)))
 
     def to(self, device: torch.device) -> Self:
         """Return a copy on a device."""
@@ -94,7 +95,7 @@ class Home:
     @property
     def exists(self) -> bool:
         """Whether the field goes anywhere."""
-        return bool(np.isfinite(self.range_km))
+        return self.variance > 0
 
     @cached_property
     def _box(self) -> tuple[Floats, Floats, Floats, Floats]:
@@ -141,11 +142,13 @@ class Home:
 
     def _mean_features(self, parameters: FieldParameters, x: Tensor) -> Tensor:
         """Return t' B at scaled inputs, (n, r)."""
-        keys, number = torch.unique(self._keys(parameters, x), dim=0, return_inverse=True)
+        # A row may have no time, but each needs a column to be compared by.
+        columns = pad(self._keys(parameters, x), (1, 0))
+        keys, number = torch.unique(columns, dim=0, return_inverse=True)
         a, k = len(self.anchors), len(keys)
         inputs = self.anchors.new_zeros(k, a, x.shape[1])
         inputs[..., :2] = self.anchors[:, :2]
-        inputs[..., 2:] = keys[:, None]
+        inputs[..., 2:] = keys[:, None, 1:]
         phi = parameters.basis.values(inputs.flatten(0, 1)).view(k, a, -1)
         solve = torch.as_tensor(self._least_squares[0]).to(phi)
         terms = torch.as_tensor(self._terms(numpy_of(parameters.points(x))[:, :2])).to(phi)
@@ -192,7 +195,9 @@ class Home:
 
 def covariance(places: Floats, range_km: float) -> Floats:
     """Return correlations of the field between places, with `NUGGET`, (n, n)."""
-    return (1 - NUGGET) * matern(cdist(places, places) / range_km) + NUGGET * np.eye(len(places))
+    K: Floats = NUGGET * np.eye(len(places))
+    K += (1 - NUGGET) * matern(cdist(places, places) / range_km)
+    return K
 
 
 def spread(places: Floats, most: int) -> NDArray[np.int64]:
@@ -202,4 +207,4 @@ def spread(places: Floats, most: int) -> NDArray[np.int64]:
     points = places[distinct]
     chosen = farthest_points(torch.as_tensor(points), min(most, len(points)))
     number = (cdist(chosen.numpy(), points) == 0).argmax(1)
-    return distinct[number]
+    return np.asarray(distinct[number], np.int64)

@@ -38,7 +38,7 @@ class Fitted(NamedTuple):
 
 def home_of(rows: FieldRows, range_km: float, variance: float, *, trend: bool) -> Home:
     """Return the home, with this range and variance, of a field that predicts from rows."""
-    if not np.isfinite(range_km):
+    if not variance:
         return Home.nowhere(rows.x)
     at = spread_rows(rows, ANCHORS)
     places = numpy_of(rows.points[at])[:, :2]

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from geogp.models.field.measurement import MeasurementLaw
+from geogp.models.field.measurement import ENDLESS, MeasurementLaw
 from geogp.models.field.near_network import NearNetworks
 from geogp.models.field.near_rows import Conditional
 from geogp.models.field.parameters import FieldParameters, numpy_of
@@ -31,7 +31,7 @@ class FieldErrors:
     networks: NearNetworks
     networks_law: PredictiveLaw
     networks_share: float = 0.0
-    reach_km: float = np.inf
+    reach_km: float = ENDLESS
 
     @classmethod
     def none(cls, parameters: FieldParameters) -> "FieldErrors":
@@ -46,8 +46,6 @@ class FieldErrors:
         Within `reach_km` the share is 1. Beyond, nothing was learned about the errors, and the
         share falls as (reach / distance)², so that the process is left.
         """
-        if not np.isfinite(self.reach_km):
-            return np.ones(len(distance))
         return np.square(self.reach_km / np.maximum(distance, self.reach_km))
 
 

@@ -264,16 +264,16 @@ def earns_covariates(errors: Errors) -> bool:
         pair = fit_law(learned), fit_law(learned, simple=True)
         full, simple = (law.parameters(other.covariates).log_density(other.errors) for law in pair)
         gain += float(other.weights @ (full - simple))
-    return gain > LEAST_GAIN * errors.weights.sum()
+    return bool(gain > LEAST_GAIN * errors.weights.sum())
 
 
 def fit_law(errors: Errors, *, simple: bool = False) -> PredictiveLaw:
     """Fit the error distribution to standardised errors by maximum a posteriori.
 
-    The objective is the weighted sum of the log densities (`Errors.weights`), minus a penalty: the prior weight times half the
-    sum of the squared coefficients of standardised covariates. The penalty keeps the result near
-    the standard normal if there are few rows. The errors of a group depend on each other. So the
-    weight is `PRIOR_GROUPS` times the mean size of a group, but at least `PRIOR_ROWS`. Covariates
+    The objective is the weighted sum of the log densities (`Errors.weights`), minus a penalty: the
+    prior weight times half the sum of the squared coefficients of standardised covariates. The
+    penalty keeps the result near the standard normal if there are few rows. The errors of a group
+    depend on each other. So the weight is `PRIOR_GROUPS` times the mean size of a group, but at least `PRIOR_ROWS`. Covariates
     are clamped to their 1 % and 99 % quantiles. The features were learned from the training rows,
     but not from the held-out rows. So each parameter differs by a constant between these two kinds
     of rows. The weight of the constants is `OFFSET_GROUPS` times the mean size of a held-out group,

@@ -211,8 +211,8 @@ def tile_level(
         endless = parameters.endless(n)
         if not options.calibrated:
             pairs = zip(scaled.split(CHUNK), endless.split(CHUNK), strict=True)
-            means = [rows.terms(parameters, *pair, weights.m).mean for pair in pairs]
-            means = numpy_of(torch.cat(means)) + tiles.means[:, 0]
+            of_field = [rows.terms(parameters, *pair, weights.m).mean for pair in pairs]
+            means = numpy_of(torch.cat(of_field)) + tiles.means[:, 0]
             return replace(raw, mean=float(model.y_mean) + sd * means)
         near = model.cache.at(x) or model.conditionals(scaled, endless)
         raw = replace(raw, near=near)

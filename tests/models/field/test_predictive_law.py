@@ -166,7 +166,10 @@ def test_each_of_many_rows_has_the_moments_and_shape_of_its_own_parameters():
     np.testing.assert_allclose(sd, np.exp(log_b) * own[:, 1], rtol=1e-12)
     np.testing.assert_allclose(found.columns["skewness"], skewness, rtol=1e-12)
     np.testing.assert_allclose(found.columns["tailweight"], tailweight, rtol=1e-12)
-    assert [len(part) for part in _law(BY_BOTH).parameters(covariates[:0]).distribution()[:2]] == [0, 0]
+    assert [len(part) for part in _law(BY_BOTH).parameters(covariates[:0]).distribution()[:2]] == [
+        0,
+        0,
+    ]
 
 
 def test_the_networks_are_added_to_the_linear_parameters():
@@ -200,7 +203,11 @@ def test_networks_find_a_scale_that_no_sum_of_squares_has():
 def test_networks_leave_linear_parameters_nearly_as_they_are(fitted):
     asked = _covariates(1000, 3)
     linear = replace(fitted, outputs=0 * fitted.outputs)
-    for one, other in zip(fitted.parameters(asked).distribution()[:2], linear.parameters(asked).distribution()[:2], strict=True):
+    for one, other in zip(
+        fitted.parameters(asked).distribution()[:2],
+        linear.parameters(asked).distribution()[:2],
+        strict=True,
+    ):
         assert np.abs(one - other).mean() < 0.03
 
 
@@ -358,7 +365,10 @@ def test_tails_heavier_than_the_bound_keep_their_coverage():
 def test_a_law_stays_within_what_it_has_seen():
     low, high = TRUTH_RANGES[:2]
     law = _law(BY_BOTH)
-    ends, beyond = law.parameters(np.array([low, high])).distribution(), law.parameters(np.array([low - [9, 500], high + 1e6])).distribution()
+    ends, beyond = (
+        law.parameters(np.array([low, high])).distribution(),
+        law.parameters(np.array([low - [9, 500], high + 1e6])).distribution(),
+    )
     for inside, outside in zip(ends[:2], beyond[:2], strict=True):
         np.testing.assert_array_equal(outside, inside)
     np.testing.assert_array_equal(list(beyond[2].columns.values()), list(ends[2].columns.values()))
@@ -381,7 +391,10 @@ def test_a_map_has_few_shapes_near_the_exact_ones():
 
 def test_a_row_has_the_same_law_whatever_else_is_asked():
     covariates = _covariates(1000)
-    whole, some = _law(BY_BOTH).parameters(covariates).distribution(), _law(BY_BOTH).at(covariates[::7])
+    whole, some = (
+        _law(BY_BOTH).parameters(covariates).distribution(),
+        _law(BY_BOTH).at(covariates[::7]),
+    )
     for all_rows, each in zip(whole[:2], some[:2], strict=True):
         np.testing.assert_allclose(each, all_rows[::7], rtol=1e-12)
     np.testing.assert_array_equal(
