@@ -175,7 +175,9 @@ class Home:
             return np.zeros(len(distance))
         c = self.correlation(distance)
         mean = self._terms(places) @ self._least_squares[1]
-        return self.variance * (1 - np.square(c)) + np.square((1 - c)[:, None] * mean).sum(1)
+        variance: Floats = self.variance * (1 - np.square(c))
+        variance += np.square((1 - c)[:, None] * mean).sum(1)
+        return variance
 
     def factor(self, places: Floats, distance: Floats) -> Floats:
         """Return R (n, q), R R' the covariance of δ for a standardised target."""

@@ -273,12 +273,12 @@ def fit_law(errors: Errors, *, simple: bool = False) -> PredictiveLaw:
     The objective is the weighted sum of the log densities (`Errors.weights`), minus a penalty: the
     prior weight times half the sum of the squared coefficients of standardised covariates. The
     penalty keeps the result near the standard normal if there are few rows. The errors of a group
-    depend on each other. So the weight is `PRIOR_GROUPS` times the mean size of a group, but at least `PRIOR_ROWS`. Covariates
-    are clamped to their 1 % and 99 % quantiles. The features were learned from the training rows,
-    but not from the held-out rows. So each parameter differs by a constant between these two kinds
-    of rows. The weight of the constants is `OFFSET_GROUPS` times the mean size of a held-out group,
-    but at least `PRIOR_ROWS`. The result is the distribution for held-out rows. Tails lighter than
-    normal tails need `ROWS_OF_LIGHT_TAILS` rows.
+    depend on each other. So the weight is `PRIOR_GROUPS` times the mean size of a group, but at
+    least `PRIOR_ROWS`. Covariates are clamped to their 1 % and 99 % quantiles. The features were
+    learned from the training rows, but not from the held-out rows. So each parameter differs by a
+    constant between these two kinds of rows. The weight of the constants is `OFFSET_GROUPS` times
+    the mean size of a held-out group, but at least `PRIOR_ROWS`. The result is the distribution for
+    held-out rows. Tails lighter than normal tails need `ROWS_OF_LIGHT_TAILS` rows.
 
     If `simple` is true, log b is a linear function of the covariates `SIMPLE` alone, the tail
     weight is the same everywhere, and a and ε are 0.
