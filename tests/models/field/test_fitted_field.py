@@ -23,7 +23,15 @@ from geogp.models.joint.level import joint_level
 
 second = load("speed.second_device")
 
-LAW_NAMES = "law_", "networks_law_", "networks_share", "order_seed", "near_places"
+LAW_NAMES = (
+    "law_",
+    "networks_law_",
+    "networks_share",
+    "order_seed",
+    "near_places",
+    "home",
+    "reach_km",
+)
 """First letters of the names of the tensors that a field keeps as numbers and NumPy arrays."""
 
 PARTS = ("mean", "function_variance", "tile_variance", "noise_variance")
