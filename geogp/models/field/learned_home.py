@@ -1,11 +1,10 @@
 """What the rows tell about the field far from them: its range, its variance, and a trend."""
 
-from typing import NamedTuple
+from itertools import product
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 from torch import Tensor
 
 from geogp.models.field.home import ANCHORS, TINY, Home, covariance, spread
@@ -24,16 +23,11 @@ LEAST_PLACES = 16
 RANGES = np.geomspace(0.02, 2.0, 24)
 """Possible ranges, as a share of the diagonal of the rows' bounding box."""
 
-TREND_GAIN = 5.0
-"""Smallest gain in the log likelihood for which the mean is a linear trend."""
+BEYOND = 0.3
+"""Share of the places on one side for which mean and trend are compared."""
 
-
-class Fitted(NamedTuple):
-    """Log likelihood, variance and range, in km, of a Matérn process with a mean or a trend."""
-
-    likelihood: float
-    variance: float
-    range_km: float
+TREND_GAIN = 3.0
+"""A trend has squared errors this many times smaller than the mean's, on each of the four sides."""
 
 
 def home_of(rows: FieldRows, range_km: float, variance: float, *, trend: bool) -> Home:
@@ -56,7 +50,7 @@ def learned_home(parameters: FieldParameters, rows: FieldRows) -> Home:
     """Learn range and variance, and whether there is a trend, from the field at rows' places.
 
     Each place has the middle time of the rows. The range is that of `RANGES` with the largest
-    likelihood, whose variance is in closed form.
+    restricted likelihood, whose variance is in closed form. For the trend, see `has_trend`.
     """
     at = spread_rows(rows, PLACES)
     if len(at) < LEAST_PLACES:
@@ -70,33 +64,53 @@ def learned_home(parameters: FieldParameters, rows: FieldRows) -> Home:
         phi = parameters.basis.values(x).double()
         r = phi.shape[1] - c
         field = numpy_of(phi[:, :r] @ parameters.posterior.m[:r].double())
-    one = np.ones((len(places), 1))
-    linear = np.hstack([one, places - places.mean(0)])
-    mean, trend = (_likeliest(places, field, T) for T in (one, linear))
-    better = trend if trend.likelihood - mean.likelihood > TREND_GAIN else mean
-    if better.variance < TINY:
+    mean = np.ones((len(places), 1))
+    linear = np.hstack([mean, places - places.mean(0)])
+    range_km, variance = likeliest(places, field, mean)
+    trend = has_trend(places, field, range_km)
+    if trend:
+        range_km, variance = likeliest(places, field, linear)
+    if variance < TINY:
         return Home.nowhere(rows.x)
-    return home_of(rows, better.range_km, better.variance, trend=better is trend)
+    return home_of(rows, range_km, variance, trend=trend)
 
 
-def _likeliest(places: Floats, field: Floats, T: Floats) -> Fitted:
-    """Fit a Matérn process with the mean T b to values at places, by restricted likelihood.
+def likeliest(places: Floats, field: Floats, T: Floats) -> tuple[float, float]:
+    """Return range in km and variance of a Matérn process with the mean T b, from its values.
 
-    The likelihood in the result is the usual one, which compares different T.
+    `places` (n, 2) are in km, `field` (n,) are the values, and T is (n, q).
     """
     diagonal = float(np.linalg.norm(np.ptp(places, axis=0)))
-    n, q = T.shape
-    fits = []
-    for share in RANGES:
-        K = covariance(places, share * diagonal)
-        factor = cho_factor(K, lower=True)
-        white = cho_solve(factor, T)
-        information = T.T @ white
-        residual = field - T @ np.linalg.solve(information, white.T @ field)
-        square = float(residual @ cho_solve(factor, residual))
-        logs = 2 * np.log(np.diagonal(factor[0])).sum()
-        variance = max(square / (n - q), TINY)
-        restricted = -0.5 * ((n - q) * np.log(variance) + logs + np.linalg.slogdet(information)[1])
-        usual = -0.5 * (n * np.log(max(square / n, TINY)) + logs)
-        fits.append((restricted, Fitted(float(usual), variance, share * diagonal)))
-    return max(fits, key=lambda fit: fit[0])[1]
+    free = len(T) - T.shape[1]
+    best, found = -np.inf, (diagonal, 0.0)
+    for range_km in diagonal * RANGES:
+        L = np.linalg.cholesky(covariance(places, range_km))
+        white, values = np.hsplit(np.linalg.solve(L, np.column_stack([T, field])), [-1])
+        b = np.linalg.lstsq(white, values, rcond=None)[0]
+        variance = max(float(np.square(values - white @ b).sum()) / free, TINY)
+        logs = 2 * np.log(np.diagonal(L)).sum() + np.linalg.slogdet(white.T @ white)[1]
+        likelihood = -0.5 * (free * np.log(variance) + logs)
+        if likelihood > best:
+            best, found = likelihood, (float(range_km), variance)
+    return found
+
+
+def has_trend(places: Floats, field: Floats, range_km: float) -> bool:
+    """Return whether a linear trend continues beyond the places on each side; see `TREND_GAIN`.
+
+    The `BEYOND` of the places that lie farthest to one side are predicted from the others. On the
+    stationary fields of `benchmarks/beyond_cases.py`, a trend that is better on some sides, or a
+    little better on all, makes predictions beyond all places worse.
+    """
+    for axis, sign in product((0, 1), (1, -1)):
+        side = sign * places[:, axis]
+        far = side > np.quantile(side, 1 - BEYOND)
+        L = np.linalg.cholesky(covariance(places[~far], range_km))
+        values = np.linalg.solve(L, field[~far])
+        errors = []
+        for T in (np.ones((len(places), 1)), np.column_stack([np.ones(len(places)), places])):
+            b = np.linalg.lstsq(np.linalg.solve(L, T[~far]), values, rcond=None)[0]
+            errors.append(np.square(field - T @ b)[far].sum())
+        if not errors[0] > TREND_GAIN * errors[1]:
+            return False
+    return True
