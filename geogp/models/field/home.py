@@ -18,7 +18,7 @@ coefficients of t, and C the correlation at the distance of x and x', approximat
 places with C(x, x) = 1.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
@@ -49,8 +49,7 @@ BEYOND = 0.5
 """A trend continues to this share of the bounding box beyond its sides, and is then constant."""
 
 MOST_TIMES = 64
-"""With more distinct times, the features of mean and trend are those of the nearest of as many
-equally spaced times."""
+"""Largest number of times that have features of mean and trend of their own."""
 
 TINY = 1e-12
 """Variances, and eigenvalues of correlations, below this value count as this value."""
@@ -73,6 +72,8 @@ class Home:
     `trend`: whether t is (1, x, y).
     `anchors`: scaled inputs of rows at distant places, (a, d), on the device of the model.
     `places`: their coordinates in km, (a, 2).
+    `times`: scaled times of the rows, sorted, (k,); see `times_of`. Mean and trend at another time
+        are those of the nearest of these times.
     """
 
     range_km: float
@@ -80,17 +81,17 @@ class Home:
     trend: bool
     anchors: Tensor
     places: Floats
+    times: Tensor
 
     @classmethod
     def nowhere(cls, x: Tensor) -> "Home":
         """Return the home of a field that stays what its basis says; `x` are scaled inputs."""
-        return cls(1.0, 0.0, trend=False, anchors=x[:0], places=np.zeros((0, 2)))
+        places = np.zeros((0, 2))
+        return cls(1.0, 0.0, trend=False, anchors=x[:0], places=places, times=x.new_zeros(0))
 
     def to(self, device: torch.device) -> Self:
         """Return a copy on a device."""
-        return type(self)(
-            self.range_km, self.variance, self.trend, self.anchors.to(device), self.places
-        )
+        return replace(self, anchors=self.anchors.to(device), times=self.times.to(device))
 
     @property
     def exists(self) -> bool:
@@ -156,17 +157,16 @@ class Home:
         return torch.stack([terms[:, i, None] * B[number, i] for i in range(len(solve))]).sum(0)
 
     def _keys(self, parameters: FieldParameters, x: Tensor) -> Tensor:
-        """Return times and providers of scaled inputs, the other covariates 0, (n, d - 2)."""
+        """Return nearest times and providers of scaled inputs, other covariates 0, (n, d - 2)."""
         keys = x[:, 2:].clone()
         hidden = slice(
             parameters.coordinates - 2,
             keys.shape[1] - parameters.architecture.used_providers,
         )
         keys[:, hidden] = 0
-        if parameters.has_time and len(torch.unique(keys[:, 0])) > MOST_TIMES:
-            low, high = keys[:, 0].aminmax()
-            step = (high - low) / (MOST_TIMES - 1)
-            keys[:, 0] = low + step * ((keys[:, 0] - low) / step).round()
+        if parameters.has_time:
+            between = (self.times[1:] + self.times[:-1]) / 2
+            keys[:, 0] = self.times[torch.bucketize(keys[:, 0].contiguous(), between)]
         return keys
 
     def variances(self, places: Floats, distance: Floats) -> Floats:
@@ -200,6 +200,15 @@ def covariance(places: Floats, range_km: float) -> Floats:
     K: Floats = NUGGET * np.eye(len(places))
     K += (1 - NUGGET) * matern(cdist(places, places) / range_km)
     return K
+
+
+def times_of(x: Tensor) -> Tensor:
+    """Return the distinct times of scaled inputs, or as many equally spaced ones as allowed."""
+    times: Tensor = torch.unique(x[:, 2:3])
+    if len(times) <= MOST_TIMES:
+        return times
+    low, high = float(times[0]), float(times[-1])
+    return torch.linspace(low, high, MOST_TIMES, dtype=x.dtype, device=x.device)
 
 
 def spread(places: Floats, most: int) -> NDArray[np.int64]:

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from geogp.models.field.home import ANCHORS, TINY, Home, covariance, spread
+from geogp.models.field.home import ANCHORS, TINY, Home, covariance, spread, times_of
 from geogp.models.field.parameters import FieldParameters, numpy_of
 from geogp.models.field.rows import FieldRows
 from geogp.models.numerics.devices import on_device
@@ -36,7 +36,7 @@ def home_of(rows: FieldRows, range_km: float, variance: float, *, trend: bool) -
         return Home.nowhere(rows.x)
     at = spread_rows(rows, ANCHORS)
     places = numpy_of(rows.points[at])[:, :2]
-    return Home(range_km, variance, trend, rows.x[at], places)
+    return Home(range_km, variance, trend, rows.x[at], places, times_of(rows.x))
 
 
 def spread_rows(rows: FieldRows, most: int) -> Tensor:
