@@ -70,7 +70,7 @@ def learned_home(parameters: FieldParameters, rows: FieldRows) -> Home:
     trend = has_trend(places, field, range_km)
     if trend:
         range_km, variance = likeliest(places, field, linear)
-    if variance < TINY:
+    if variance <= TINY:
         return Home.nowhere(rows.x)
     return home_of(rows, range_km, variance, trend=trend)
 
