@@ -264,7 +264,7 @@ def law_and_share(
     y = errors.values
     counted = errors.held_out | errors.alone
     masks = (errors.held_out, counted & ~errors.held_out)
-    of_groups = sum(mask.sum() / errors.group_rows(mask) for mask in masks)
+    of_groups = sum(errors.weights[mask].sum() / errors.group_rows(mask) for mask in masks)
 
     first = law.parameters(errors.covariates)
 
