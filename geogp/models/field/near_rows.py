@@ -224,14 +224,14 @@ def history_of(errors: Tensor, correlation: Tensor, same: Tensor, log_tests: Ten
 
     Let z be the standardised leave-one-out errors of the near rows, n the number of near rows on
     the tile itself, and w the prior correlations of other near rows with the tile. The covariates
-    are log((1 + Σ_own z²) / (1 + n)), log((1 + Σ w z²) / (1 + Σ w)), log(1 + n), Σ_own z / (1 + n),
-    and a mean of log tests. This mean weights each near row by its correlation; it includes one
-    extra row with one test. Without near rows, all covariates are 0. The inputs are (b, m).
+    are log((1 + Σ_own z²) / (1 + n)), log((1 + Σ w² z²) / (1 + Σ w²)), log(1 + n),
+    Σ_own z / (1 + n), and a mean of log tests. This mean weights each near row by its correlation;
+    it includes one extra row with one test. The weights w² see a border from near by. Without near
+    rows, all covariates are 0. The inputs are (b, m).
     """
     own = same.to(errors.dtype)
     n = 1 + own.sum(1)
-    import os
-    others = correlation ** float(os.environ.get("POW", "1")) * (1 - own)
+    others = correlation.square() * (1 - own)
     support = 1 + others.sum(1)
     square = errors.square()
     return torch.stack(
