@@ -79,6 +79,24 @@ def make_field(
     return field.to(torch.device(device))
 
 
+def make_field_with_height(n: int) -> FittedField:
+    """A field given n rows at random places and three times, with a covariate."""
+    random = np.random.default_rng(0)
+    x = random.uniform(-1, 1, (n, 4)) * [1, 1, 1, 3]
+    x[:, 2] = x[:, 2].round()
+    names = "east", "north", "time", "height"
+    sizes = replace(SIZES, d=4, units=(*SIZES.units, 1.0), columns=names, covariates=names[3:])
+    parameters = build("field", sizes, x, seed=2)
+    assert isinstance(parameters, FieldParameters)
+    return field_of(parameters, zeros_at(parameters, x))
+
+
+def zeros_at(parameters: FieldParameters, x: np.ndarray) -> Rows:
+    """Rows of single tests with the value 0."""
+    n = len(x)
+    return Rows(parameters.scaled(x), torch.zeros(n).double(), torch.ones(n, 2).double())
+
+
 def with_drift(field: FittedField, variance: float, trend: float) -> FittedField:
     """The field with a variance and a squared mean of the change of the level per quarter."""
     return replace(field, drift=torch.tensor([variance, trend], dtype=torch.float64))

@@ -5,7 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from field_worlds import dense, field_of, grid, make_field, of_provider, with_drift, with_home
+from field_worlds import (
+    dense,
+    field_of,
+    grid,
+    make_field,
+    make_field_with_height,
+    of_provider,
+    with_drift,
+    with_home,
+    zeros_at,
+)
 from scipy import sparse
 from scipy.spatial.distance import cdist
 
@@ -15,7 +25,6 @@ from geogp.models.field.fitted import FittedField
 from geogp.models.field.home import Home, spread
 from geogp.models.joint.level import JointLevel, joint_level
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.rows import Rows
 
 SIDE = 6
 RANGE, VARIANCE = 5.0, 0.4
@@ -139,23 +148,8 @@ class TestFeatures:
 
     def test_covariates_keep_their_own_values(self):
         """The others have the value 0 where the mean is computed."""
-        random = np.random.default_rng(0)
-        x = np.column_stack([random.uniform(-1, 1, (80, 3)), random.standard_normal(80)])
-        x[:, 2] = x[:, 2].round()
-        names = "east", "north", "time", "height"
-        sizes = Architecture(
-            d=4,
-            h=6,
-            r=5,
-            blocks=1,
-            dtype="float64",
-            units=(6.0, 6.0, 4.0, 1.0),
-            columns=names,
-            covariates=names[3:],
-        )
-        parameters = build("field", sizes, x, seed=2)
-        rows = Rows(parameters.scaled(x), torch.zeros(80).double(), torch.ones(80, 2).double())
-        field = with_home(field_of(parameters, rows), RANGE, VARIANCE)
+        field = with_home(make_field_with_height(80), RANGE, VARIANCE)
+        parameters = field.parameters
         at = np.array([[9.0, 0.0, 1.0, -1.0], [9.0, 0.0, 1.0, 2.0]])
         scaled, far = parameters.scaled(at), np.full(2, 1e9)
         with torch.no_grad():
@@ -185,8 +179,7 @@ class TestFeatures:
         x = grid(SIDE)[:, :2]
         sizes = Architecture(d=2, h=6, r=5, blocks=1, dtype="float64", units=(6.0, 6.0))
         parameters = build("field", sizes, x, seed=2)
-        rows = Rows(parameters.scaled(x), torch.zeros(36).double(), torch.ones(36, 2).double())
-        field = with_home(field_of(parameters, rows), RANGE, VARIANCE)
+        field = with_home(field_of(parameters, zeros_at(parameters, x)), RANGE, VARIANCE)
         far = np.array([[9.0, 2.0]])
         with torch.no_grad():
             found = field.rows.features(parameters, parameters.scaled(far), np.array([1e9]))
@@ -200,8 +193,7 @@ class TestManyTimes:
         """A field with rows at 100 times, of which 64 have a mean of their own."""
         x = np.column_stack([np.tile(grid(5)[:, :2], (4, 1)), np.linspace(-1, 1, 100)])
         parameters = make_field(5, 60).parameters
-        rows = Rows(parameters.scaled(x), torch.zeros(100).double(), torch.ones(100, 2).double())
-        return with_home(field_of(parameters, rows), RANGE, VARIANCE)
+        return with_home(field_of(parameters, zeros_at(parameters, x)), RANGE, VARIANCE)
 
     def test_the_mean_is_that_of_the_nearest_of_equally_spaced_times(self, many):
         x = beside(*np.linspace(-1, 1, 6), east=9.0)[::5]

@@ -25,6 +25,7 @@ from geogp.models.field.parameters import numpy_of
 from geogp.models.field.prediction_errors import FieldErrors, error_covariates
 from geogp.models.field.predictive_law import (
     COVARIATES,
+    GROUP_ROWS,
     Parameters,
     fit_law,
     no_law,
@@ -423,6 +424,27 @@ def test_worse_networks_get_no_share(monkeypatch):
     monkeypatch.setattr(NearNetworks, "forward", useless)
     monkeypatch.setattr(NearNetworks, "fit", lambda self, columns, *_: useless(self, columns))
     assert _fit(_world(2_500), 150).errors.networks_share < 0.15
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+def test_repeated_rows_of_a_group_do_not_change_the_share(held_out):
+    """The groups stay as many; if each row is a group, they tell more."""
+    random = np.random.default_rng(0)
+    y, group = random.standard_normal(120), np.arange(120) // GROUP_ROWS
+    other = y + 2 * random.standard_normal(120)
+
+    def share(times: int, groups: np.ndarray) -> float:
+        n = len(groups)
+        seen = errors_apart(np.tile(y, times), np.zeros((n, len(COVARIATES))))
+        kind = {"held_out": np.full(n, held_out), "alone": np.full(n, not held_out)}
+        predicted = np.tile(other, times), np.zeros(n)
+        seen = replace(seen, groups=groups, **kind)
+        return near_network.law_and_share(seen, no_law(), predicted)[1]
+
+    found = share(1, group)
+    assert 0.3 < found < 0.6
+    assert share(4, np.tile(group, 4)) == found
+    assert share(4, np.arange(480)) > found
 
 
 def test_the_law_of_the_networks_is_fitted_to_their_errors():

@@ -148,7 +148,7 @@ def test_history_against_a_plain_loop():
             if same[k, j]:
                 own = [own[0] + z[k, j] ** 2, own[1] + 1, own[2] + z[k, j]]
             else:
-                near = [near[0] + w[k, j] * z[k, j] ** 2, near[1] + w[k, j]]
+                near = [near[0] + (w[k, j] * z[k, j]) ** 2, near[1] + w[k, j] ** 2]
             tests = [tests[0] + w[k, j] * log_tests[k, j], tests[1] + w[k, j]]
         scatter = np.log(own[0] / own[1]), np.log(near[0] / near[1])
         expected.append([*scatter, np.log(own[1]), own[2] / own[1], tests[0] / tests[1]])

@@ -124,6 +124,19 @@ def test_no_row_of_the_own_group_matters(krige):
     assert not np.allclose(after, before, equal_nan=True)
 
 
+def test_some_rows_are_left_out_alone_and_others_with_their_groups():
+    rows = _rows(240)
+    groups = np.unique(np.floor(rows.place / 2), axis=0, return_inverse=True)[1].reshape(-1)
+    alone = np.random.default_rng(0).random(240) < 0.5
+    every, none = np.ones(240, bool), np.zeros(240, bool)
+    found, single, grouped = (
+        near.left_out_summaries(near.near_summaries, rows, groups, marked, 0)
+        for marked in (alone, every, none)
+    )
+    np.testing.assert_array_equal(found, np.where(alone[:, None], single, grouped))
+    assert not np.allclose(single, grouped, equal_nan=True)
+
+
 def test_values_of_asked_rows_are_not_used():
     rows, others = _rows(240), _rows(60, seed=1)
     for make in (near.near_summaries, _krige(rows)):
