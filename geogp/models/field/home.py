@@ -174,8 +174,9 @@ class Home:
         if not self.exists:
             return np.zeros(len(distance))
         mean = self._terms(places) @ self._least_squares[1]
-        variance: Floats = self.variance + np.square(mean).sum(1)
-        return np.square(1 - self.correlation(distance)) * variance
+        variance: Floats = np.square(1 - self.correlation(distance))
+        variance *= self.variance + np.square(mean).sum(1)
+        return variance
 
     def factor(self, places: Floats, distance: Floats) -> Floats:
         """Return R (n, q), R R' the covariance of δ for a standardised target."""
@@ -189,7 +190,8 @@ class Home:
         size = np.sqrt(np.square(white).sum(1)).clip(min=TINY)
         mean = self._terms(places) @ self._least_squares[1]
         away = 1 - self.correlation(distance)
-        return away[:, None] * np.hstack([np.sqrt(self.variance) * white / size[:, None], mean])
+        root = np.hstack([np.sqrt(self.variance) * white / size[:, None], mean])
+        return np.asarray(away[:, None] * root)
 
 
 def covariance(places: Floats, range_km: float) -> Floats:
