@@ -8,14 +8,14 @@ rows' places, the field uses the features
 
 t is 1, or (1, x, y) if a linear trend earns its place, and B (q, r) are the coefficients of
 generalised least squares of the features at `ANCHORS` places, so that t' B m is the mean or the
-trend of the field (universal kriging; Chilès and Delfiner 2012, section 3.4). The error of the
-level that comes with it, δ, is the same at all times, and has the covariance
+trend of the field (universal kriging; Chilès and Delfiner 2012, section 3.4). If phi were right,
+the field would differ from that of psi by 1 - c times its deviation from t' B m. So the level has
+an error δ, which is the same at all times, with the covariance
 
-    Cov(δ(x), δ(x')) = v h h' C(x, x') + (1 - c)(1 - c') t(x)' G t(x'),    h² = 1 - c(d)².
+    Cov(δ(x), δ(x')) = (1 - c)(1 - c') (v C(x, x') + t(x)' G t(x')).
 
-v h² is the variance of the field given its value at the distance d, G the covariance of the
-coefficients of t, and C the correlation at the distance of x and x', approximated from `KNOTS`
-places with C(x, x) = 1.
+G is the covariance of the coefficients of t, and C the correlation at the distance of x and x',
+approximated from `KNOTS` places with C(x, x) = 1.
 """
 
 from dataclasses import dataclass, replace
@@ -173,26 +173,25 @@ class Home:
         """Return the variance of δ for a standardised target, (n,), at places (n, 2) in km."""
         if not self.exists:
             return np.zeros(len(distance))
-        c = self.correlation(distance)
         mean = self._terms(places) @ self._least_squares[1]
-        variance: Floats = self.variance * (1 - np.square(c))
-        variance += np.square((1 - c)[:, None] * mean).sum(1)
+        variance: Floats = np.square(1 - self.correlation(distance))
+        variance *= self.variance + np.square(mean).sum(1)
         return variance
 
     def factor(self, places: Floats, distance: Floats) -> Floats:
         """Return R (n, q), R R' the covariance of δ for a standardised target."""
         if not self.exists:
             return np.zeros((len(places), 0))
-        c = self.correlation(distance)
-        h = np.sqrt(self.variance * (1 - np.square(c)))
         distinct = np.unique(places, axis=0)
         knots = distinct[spread(distinct, KNOTS)]
         value, vectors = np.linalg.eigh(matern(cdist(knots, knots) / self.range_km))
         basis = vectors / np.sqrt(value.clip(min=TINY))
         white = matern(cdist(places, knots) / self.range_km) @ basis
         size = np.sqrt(np.square(white).sum(1)).clip(min=TINY)
-        mean = (1 - c)[:, None] * (self._terms(places) @ self._least_squares[1])
-        return np.hstack([white * (h / size)[:, None], mean])
+        mean = self._terms(places) @ self._least_squares[1]
+        away = 1 - self.correlation(distance)
+        root = np.hstack([np.sqrt(self.variance) * white / size[:, None], mean])
+        return np.asarray(away[:, None] * root)
 
 
 def covariance(places: Floats, range_km: float) -> Floats:
