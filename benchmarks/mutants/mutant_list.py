@@ -509,8 +509,8 @@ MUTANTS = [
     *_of(
         "models/field/home",
         "models/field/test_home",
-        error_that_grows_from_the_start=("(1 - np.square(c)))", "(1 - c))"),
-        mean_that_is_certain=("mean = (1 - c)[:, None] *", "mean = 0 * (1 - c)[:, None] *"),
+        error_that_grows_from_the_start=("np.square(1 - self", "(1 - self"),
+        mean_that_is_certain=("size[:, None], mean]", "size[:, None], 0 * mean]"),
         mean_of_equal_weights=(
             "K = covariance(self.places, self.range_km)",
             "K = np.eye(len(self.places))",
@@ -520,7 +520,7 @@ MUTANTS = [
             "np.clip((places - centre) / half, low, high)",
             "(places - centre) / half",
         ),
-        error_with_another_variance=("(h / size)[:, None]", "(h / size.max())[:, None]"),
+        error_with_another_variance=("white / size[:, None]", "white / size.max()"),
     ),
     *_of(
         "models/field/learned_home",

@@ -88,10 +88,8 @@ def covariance(field: FittedField, x: np.ndarray) -> np.ndarray:
     T = terms(home, home.places)
     K = 0.99 * matern(cdist(home.places, home.places)) + 0.01 * np.eye(len(T))
     G = VARIANCE * np.linalg.inv(T.T @ np.linalg.inv(K) @ T)
-    h = np.sqrt(1 - c**2)
-    return VARIANCE * np.outer(h, h) * matern(cdist(places, places)) + np.outer(1 - c, 1 - c) * (
-        t @ G @ t.T
-    )
+    C = VARIANCE * matern(cdist(places, places))
+    return np.outer(1 - c, 1 - c) * (C + t @ G @ t.T)
 
 
 @pytest.fixture(params=[False, True], ids=["mean", "trend"])
@@ -224,7 +222,7 @@ class TestError:
         distance = distance_of(field, x)
         c, (_, of_mean) = matern(distance), kriged(field, x)
         found = field.rows.home.variances(places_of(field, x), distance)
-        expected = VARIANCE * (1 - c**2) + (1 - c) ** 2 * of_mean
+        expected = (1 - c) ** 2 * (VARIANCE + of_mean)
         np.testing.assert_allclose(found, expected, rtol=1e-9)
         at_rows = field.rows.points[:, :2].numpy()
         assert not field.rows.home.variances(at_rows, np.zeros(len(at_rows))).any()

@@ -11,6 +11,7 @@ from geogp.models.field.fit import FieldFit
 from geogp.models.field.fitted import FittedField
 from geogp.models.field.learned_home import (
     LEAST_PLACES,
+    LEAST_VARIANCE,
     has_trend,
     learned_home,
     likeliest,
@@ -120,17 +121,18 @@ class TestField:
         assert found[0] == found[1]
         assert found[0][1] > 0
 
-    def test_few_places_or_a_field_that_is_the_same_everywhere_go_nowhere(self):
+    def test_with_few_places_a_field_goes_nowhere(self):
         field = make_field(5, 200)
         assert len(field.rows.points[:, :2].unique(dim=0)) == 25
         assert learned_home(*self._parts(field)).exists
         some = field.rows.rows.at(torch.arange(len(field.rows.y)) < LEAST_PLACES - 1)
         assert not learned_home(*self._parts(field_of(field.parameters, some))).exists
+
+    def test_a_smooth_field_varies_at_least_as_much_as_other_regions_do(self):
+        field = make_field(5, 200)
         with torch.no_grad():
-            field.parameters.posterior.m.zero_()
-        home = learned_home(*self._parts(field))
-        assert not home.exists
-        assert len(home.anchors) == 0
+            field.parameters.posterior.m.mul_(1e-3)
+        assert learned_home(*self._parts(field)).variance == LEAST_VARIANCE
 
     def test_rows_on_one_line_have_a_home(self):
         x = np.column_stack([np.linspace(-1, 1, 40), np.zeros(40), np.ones(40)])
