@@ -226,7 +226,8 @@ class FittedField(Model):
         endless = parameters.endless(len(x))
         asked = [] if tests is None else [parameters.counts_of(tests, devices, len(x))]
         with one_core_each():
-            level, distance = self.conditional(scaled, endless), self._distance(scaled)
+            level = self.conditional(scaled, endless)
+            distance = self.rows.distance_to_others(numpy_of(parameters.points(scaled)))
             if not self.errors.networks_share:
                 return level_tensors(level, distance)
             return level_tensors(level, distance, self._networks(scaled, [endless, *asked]), *asked)
@@ -251,9 +252,12 @@ class FittedField(Model):
         history = bool(share) or not errors.law.is_constant
         near = near or self.conditionals(x, counts, alone=alone, history=history)
         inside = self.within(x)
-        distance = self._distance(inside) if near.distance is None else near.distance
+        points = numpy_of(self.parameters.points(inside))
+        distance = near.distance
+        if distance is None:
+            distance = self.rows.distance_to_others(points)
         covariates = error_covariates(self.parameters.law, counts, near.within, distance)
-        fade = errors.fade(self.rows.nearest(numpy_of(self.parameters.points(inside))))
+        fade = errors.fade(self.rows.nearest(points))
         law = errors.law.parameters(covariates).faded(fade)
         if share and not alone:
             predicted = near.networks or tuple(self._networks(inside, [counts])[0])
@@ -301,11 +305,12 @@ class FittedField(Model):
             numbers = order[start : start + size]
             at = on_device(numbers, device)
             inputs, tests = x[at], counts[at]
+            places = rows.locations(points[numbers])
             if alone:
-                return without_rows(parameters, rows, inputs, tests, posterior)
-            near = near_rows(parameters, rows, points[numbers])
+                return without_rows(parameters, rows, inputs, tests, posterior, at=places)
+            near = near_rows(parameters, rows, places.points)
             predicted = given_rows(
-                parameters, rows, inputs, tests, near, weights=posterior, history=history
+                parameters, rows, inputs, tests, near, weights=posterior, history=history, at=places
             )
             return predicted._replace(field=predicted.field + self._beyond(inputs))
 
@@ -360,9 +365,6 @@ class FittedField(Model):
 
     def _networks(self, x: Tensor, counts: list[Tensor]) -> Floats:
         return network_predictions(self.parameters, self.errors.networks, self.sums, x, counts)
-
-    def _distance(self, x: Tensor) -> Floats:
-        return self.rows.distance_to_others(numpy_of(self.parameters.points(x)))
 
     def _beyond(self, x: Tensor) -> Tensor:
         """Return the variance of the drift of the level outside the times of the rows."""

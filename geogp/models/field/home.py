@@ -20,7 +20,7 @@ approximated from `KNOTS` places with C(x, x) = 1.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -28,9 +28,8 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.spatial.distance import cdist
 from torch import Tensor
-from torch.nn.functional import pad
 
-from geogp.models.field.parameters import FieldParameters, numpy_of
+from geogp.models.field.parameters import FieldParameters
 from geogp.models.numerics.devices import on_device
 from geogp.models.process.placement import MAX_CANDIDATES, farthest_points
 
@@ -64,6 +63,17 @@ def matern(distance: Floats) -> Floats:
     return np.asarray((1 + s) * np.exp(-s))
 
 
+class Locations(NamedTuple):
+    """Where inputs lie, on the host, so that a chunk on a GPU need not be waited for.
+
+    `points`: in km and quarters, and the provider, (n, 3 or 4). `distance`: to the nearest row, in
+    km, (n,).
+    """
+
+    points: Floats
+    distance: Floats
+
+
 @dataclass(frozen=True, eq=False)
 class Home:
     """Where the field goes with the distance from the rows, and how uncertain it is there.
@@ -72,8 +82,9 @@ class Home:
     `trend`: whether t is (1, x, y).
     `anchors`: scaled inputs of rows at distant places, (a, d), on the device of the model.
     `places`: their coordinates in km, (a, 2).
-    `times`: scaled times of the rows, sorted, (k,); see `times_of`. Mean and trend at another time
-        are those of the nearest of these times.
+    `times`: scaled times of the rows, sorted, (k,), or `MOST_TIMES` equally spaced ones. Mean and
+        trend at another time are those of the nearest of these times.
+    `quarters`: the same times in quarters, (k,).
     """
 
     range_km: float
@@ -82,12 +93,21 @@ class Home:
     anchors: Tensor
     places: Floats
     times: Tensor
+    quarters: Floats
 
     @classmethod
     def nowhere(cls, x: Tensor) -> "Home":
         """Return the home of a field that stays what its basis says; `x` are scaled inputs."""
-        places = np.zeros((0, 2))
-        return cls(1.0, 0.0, trend=False, anchors=x[:0], places=places, times=x.new_zeros(0))
+        nothing = np.zeros(0)
+        return cls(
+            range_km=1.0,
+            variance=0.0,
+            trend=False,
+            anchors=x[:0],
+            places=nothing.reshape(0, 2),
+            times=x.new_zeros(0),
+            quarters=nothing,
+        )
 
     def to(self, device: torch.device) -> Self:
         """Return a copy on a device."""
@@ -127,59 +147,55 @@ class Home:
         """Return c at distances to the nearest row in km, (n,)."""
         return matern(distance / self.range_km)
 
-    def features(self, parameters: FieldParameters, x: Tensor, distance: Floats) -> Tensor:
-        """Return psi (n, r) at scaled inputs within the rows' times, at distances (n,) in km."""
-        phi: Tensor = parameters.basis.values(x)
-        away = 1 - self.correlation(distance)
+    def features(
+        self, parameters: FieldParameters, phi: Tensor, x: Tensor, at: Locations
+    ) -> Tensor:
+        """Return psi (n, r) from phi (n, r), at scaled inputs within the rows' times."""
+        away = 1 - self.correlation(at.distance)
         far = np.flatnonzero(away > NEAR)
         if not self.exists or not len(far):
             return phi
-        at = on_device(far, x.device)
-        mean = self._mean_features(parameters, x[at])
+        rows = on_device(far, x.device)
+        own = phi[rows]
+        mean = self._mean_features(parameters, x[rows], at.points[far])
         if c := parameters.architecture.used_covariates:
-            mean[:, -c:] = phi[at, -c:]
-        share = torch.as_tensor(away[far]).to(phi)[:, None]
-        return phi.index_copy(0, at, phi[at] + share * (mean - phi[at]))
+            mean[:, -c:] = own[:, -c:]
+        share = on_device(away[far, None], x.device).to(phi.dtype)
+        return phi.index_copy(0, rows, own + share * (mean - own))
 
-    def _mean_features(self, parameters: FieldParameters, x: Tensor) -> Tensor:
-        """Return t' B at scaled inputs, (n, r)."""
-        # A row may have no time, but each needs a column to be compared by.
-        columns = pad(self._keys(parameters, x), (1, 0))
-        keys, number = torch.unique(columns, dim=0, return_inverse=True)
-        a, k = len(self.anchors), len(keys)
+    def _mean_features(self, parameters: FieldParameters, x: Tensor, points: Floats) -> Tensor:
+        """Return t' B at scaled inputs, (n, r); `points` are as in `Locations`."""
+        time = np.searchsorted((self.quarters[1:] + self.quarters[:-1]) / 2, points[:, 2])
+        _, first, number = np.unique(
+            np.column_stack([time, points[:, 3:]]), axis=0, return_index=True, return_inverse=True
+        )
+        a, k = len(self.anchors), len(first)
         inputs = self.anchors.new_zeros(k, a, x.shape[1])
         inputs[..., :2] = self.anchors[:, :2]
-        inputs[..., 2:] = keys[:, None, 1:]
-        phi = parameters.basis.values(inputs.flatten(0, 1)).view(k, a, -1)
-        solve = torch.as_tensor(self._least_squares[0]).to(phi)
-        terms = torch.as_tensor(self._terms(numpy_of(parameters.points(x))[:, :2])).to(phi)
-        B = solve @ phi
-        return torch.stack([terms[:, i, None] * B[number, i] for i in range(len(solve))]).sum(0)
-
-    def _keys(self, parameters: FieldParameters, x: Tensor) -> Tensor:
-        """Return nearest times and providers of scaled inputs, other covariates 0, (n, d - 2)."""
-        keys = x[:, 2:].clone()
-        hidden = slice(
-            parameters.coordinates - 2,
-            keys.shape[1] - parameters.architecture.used_providers,
-        )
-        keys[:, hidden] = 0
         if parameters.has_time:
-            between = (self.times[1:] + self.times[:-1]) / 2
-            keys[:, 0] = self.times[torch.bucketize(keys[:, 0].contiguous(), between)]
-        return keys
+            inputs[..., 2] = self.times[on_device(time[first], x.device), None]
+        if providers := parameters.architecture.used_providers:
+            inputs[..., -providers:] = x[on_device(first, x.device), None, -providers:]
+        phi = parameters.basis.values(inputs.flatten(0, 1)).view(k, a, -1)
+        solve, terms = (
+            on_device(values, x.device).to(phi.dtype)
+            for values in (self._least_squares[0], self._terms(points[:, :2]))
+        )
+        B = (solve @ phi)[on_device(number.reshape(-1), x.device)]
+        return (terms[:, None] @ B).squeeze(1)
 
-    def variances(self, places: Floats, distance: Floats) -> Floats:
-        """Return the variance of δ for a standardised target, (n,), at places (n, 2) in km."""
+    def variances(self, at: Locations) -> Floats:
+        """Return the variance of δ for a standardised target, (n,)."""
         if not self.exists:
-            return np.zeros(len(distance))
-        mean = self._terms(places) @ self._least_squares[1]
-        variance: Floats = np.square(1 - self.correlation(distance))
+            return np.zeros(len(at.distance))
+        mean = self._terms(at.points[:, :2]) @ self._least_squares[1]
+        variance: Floats = np.square(1 - self.correlation(at.distance))
         variance *= self.variance + np.square(mean).sum(1)
         return variance
 
-    def factor(self, places: Floats, distance: Floats) -> Floats:
+    def factor(self, at: Locations) -> Floats:
         """Return R (n, q), R R' the covariance of δ for a standardised target."""
+        places = at.points[:, :2]
         if not self.exists:
             return np.zeros((len(places), 0))
         distinct = np.unique(places, axis=0)
@@ -189,7 +205,7 @@ class Home:
         white = matern(cdist(places, knots) / self.range_km) @ basis
         size = np.sqrt(np.square(white).sum(1)).clip(min=TINY)
         mean = self._terms(places) @ self._least_squares[1]
-        away = 1 - self.correlation(distance)
+        away = 1 - self.correlation(at.distance)
         root = np.hstack([np.sqrt(self.variance) * white / size[:, None], mean])
         return np.asarray(away[:, None] * root)
 
@@ -199,15 +215,6 @@ def covariance(places: Floats, range_km: float) -> Floats:
     K: Floats = NUGGET * np.eye(len(places))
     K += (1 - NUGGET) * matern(cdist(places, places) / range_km)
     return K
-
-
-def times_of(x: Tensor) -> Tensor:
-    """Return the distinct times of scaled inputs, or as many equally spaced ones as allowed."""
-    times: Tensor = torch.unique(x[:, 2:3])
-    if len(times) <= MOST_TIMES:
-        return times
-    low, high = float(times[0]), float(times[-1])
-    return torch.linspace(low, high, MOST_TIMES, dtype=x.dtype, device=x.device)
 
 
 def spread(places: Floats, most: int) -> NDArray[np.int64]:

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from geogp.models.field.home import ANCHORS, TINY, Home, covariance, spread, times_of
+from geogp.models.field.home import ANCHORS, MOST_TIMES, TINY, Home, covariance, spread
 from geogp.models.field.parameters import FieldParameters, numpy_of
 from geogp.models.field.rows import FieldRows
 from geogp.models.numerics.devices import on_device
@@ -44,7 +44,21 @@ def home_of(rows: FieldRows, range_km: float, variance: float, *, trend: bool) -
         return Home.nowhere(rows.x)
     at = spread_rows(rows, ANCHORS)
     places = numpy_of(rows.points[at])[:, :2]
-    return Home(range_km, variance, trend, rows.x[at], places, times_of(rows.x))
+    return Home(range_km, variance, trend, rows.x[at], places, *times_of(rows))
+
+
+def times_of(rows: FieldRows) -> tuple[Tensor, Floats]:
+    """Return distinct times of rows, scaled and in quarters, or `MOST_TIMES` equally spaced ones.
+
+    The scaled times are empty if no input is the time.
+    """
+    quarters, first = np.unique(numpy_of(rows.points[:, 2]), return_index=True)
+    times = rows.x[on_device(first, rows.x.device), 2:3].flatten()
+    if len(quarters) <= MOST_TIMES:
+        return times, quarters
+    share = np.linspace(0, 1, MOST_TIMES)
+    spaced = times[0] + on_device(share, times.device).to(times.dtype) * (times[-1] - times[0])
+    return spaced, quarters[0] + share * np.ptp(quarters)
 
 
 def spread_rows(rows: FieldRows, most: int) -> Tensor:

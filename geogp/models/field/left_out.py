@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from geogp.models.field.conditioning import information_in, places_at_once
+from geogp.models.field.home import Locations
 from geogp.models.field.near_rows import Conditional, given_rows, near_rows
 from geogp.models.field.parameters import FieldParameters, WeightPosterior, numpy_of
 from geogp.models.field.rows import FieldRows
@@ -112,7 +113,13 @@ def _predicted(
         at = on_device(numbers, parameters.device)
         away = rows.nearest(here, among) if nearest is None else nearest[numbers]
         predicted = given_rows(
-            parameters, rows, rows.x[at], rows.counts[at], near, weights=weights, distance=away
+            parameters,
+            rows,
+            rows.x[at],
+            rows.counts[at],
+            near,
+            weights=weights,
+            at=Locations(here, away),
         )
         return at, predicted, rows.distance_to_others(here, among), away
 

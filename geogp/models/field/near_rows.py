@@ -11,6 +11,7 @@ from torch.nn.functional import embedding_bag
 from geogp.models.field import vecchia
 from geogp.models.field.blocks import NearRows, RowTerms
 from geogp.models.field.conditioning import blocks_at_once
+from geogp.models.field.home import Locations
 from geogp.models.field.parameters import FieldParameters, WeightPosterior, numpy_of
 from geogp.models.field.rows import FieldRows
 from geogp.models.field.tile_process import SAME_TILE_KM, STRIPE
@@ -110,23 +111,29 @@ class NearTerms(NamedTuple):
         near: NearRows,
         *,
         weights: WeightPosterior,
-        distance: Floats | None = None,
+        at: Locations,
     ) -> "NearTerms":
         """Compute the terms for scaled inputs (b, d) with counts (b, 2) and near rows (b, m).
 
-        `distance` (b,) is as in `FieldRows.features`.
+        `at` are the locations of the inputs.
         """
         x_near, counts_near = rows.x[near.distinct], rows.counts[near.distinct]
         u = len(x_near)
-        inputs = torch.cat([x_near, x])
-        phi = torch.cat([parameters.basis.values(x_near), rows.features(parameters, x, distance)])
+        inside = rows.within(x, has_time=parameters.has_time)
+        of_near, phi = parameters.basis.values(torch.cat([x_near, inside])).tensor_split([u])
+        phi = torch.cat([of_near, rows.home.features(parameters, phi, inside, at)])
         logs = parameters.law.log_counts(torch.cat([counts_near, counts]))
         terms = parameters.terms_of(phi, logs, weights.m)
         spread = (terms.phi @ weights.L.to(terms.phi.dtype)).double()
         residuals = rows.y[near.distinct] - terms.mean[:u]
         deviations = torch.cat([residuals[:, None], spread[:u]], 1)
         return cls(
-            near, parameters.points(inputs), terms, spread, deviations, counts_near[:, 0].log()
+            near,
+            parameters.points(torch.cat([x_near, x])),
+            terms,
+            spread,
+            deviations,
+            counts_near[:, 0].log(),
         )
 
 
@@ -139,27 +146,26 @@ def given_rows(
     *,
     weights: WeightPosterior,
     history: bool = True,
-    distance: Floats | None = None,
+    at: Locations | None = None,
 ) -> Conditional:
     """Predict scaled inputs (b, d) with counts (b, 2) from the rows `near` (b, m).
 
-    If `history` is false, the covariates from the near rows are 0. `distance` (b,) is the distance
-    to the nearest place in km, by default that of `FieldRows.nearest`.
+    If `history` is false, the covariates from the near rows are 0. `at` are the locations of
+    the inputs, if they are known; see `FieldRows.locations`.
     """
-    points = numpy_of(parameters.points(x))
-    distance = rows.nearest(points) if distance is None else distance
-    terms = NearTerms.of(parameters, rows, x, counts, near, weights=weights, distance=distance)
+    at = at or rows.locations(numpy_of(parameters.points(x)))
+    terms = NearTerms.of(parameters, rows, x, counts, near, weights=weights, at=at)
     blocks = [
         _given(parameters, terms, block, history=history)
         for block in chunks(len(x), blocks_at_once(parameters.device))
     ]
     joined = Conditional(*map(torch.cat, zip(*blocks, strict=True)))
-    return joined._replace(field=joined.field + _unseen(rows, points, distance))
+    return joined._replace(field=joined.field + _unseen(rows, at))
 
 
-def _unseen(rows: FieldRows, points: Floats, distance: Floats) -> Tensor:
+def _unseen(rows: FieldRows, at: Locations) -> Tensor:
     """Return the variance of the error of the field far from the rows, (b,); see `home.py`."""
-    return on_device(rows.home.variances(points[:, :2], distance), rows.x.device)
+    return on_device(rows.home.variances(at), rows.x.device)
 
 
 def _given(
@@ -252,13 +258,14 @@ def without_rows(
     x: Tensor,
     counts: Tensor,
     weights: WeightPosterior,
+    *,
+    at: Locations | None = None,
 ) -> Conditional:
     """Predict scaled inputs from the field alone, as `given_rows` does if no rows are near."""
-    points = numpy_of(parameters.points(x))
-    distance = rows.nearest(points)
-    terms = rows.terms(parameters, x, counts, weights.m, distance)
+    at = at or rows.locations(numpy_of(parameters.points(x)))
+    terms = rows.terms(parameters, x, counts, weights.m, at)
     field = (terms.phi @ weights.L.to(terms.phi.dtype)).square().sum(-1).double()
-    field = field + _unseen(rows, points, distance)
+    field = field + _unseen(rows, at)
     tile = terms.amplitude.square() * parameters.tiles.variance()
     nothing = torch.zeros(len(x), HISTORY, dtype=torch.float64, device=x.device)
     return Conditional(terms.mean, field, tile, terms.noise, nothing)

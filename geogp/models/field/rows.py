@@ -10,7 +10,7 @@ from scipy.spatial import KDTree
 from torch import Tensor
 
 from geogp.models.field.blocks import RowTerms
-from geogp.models.field.home import Home
+from geogp.models.field.home import Home, Locations
 from geogp.models.field.parameters import FieldParameters, numpy_of
 from geogp.models.field.vecchia import (
     NearSites,
@@ -119,19 +119,23 @@ class FieldRows:
         apart = np.asarray(KDTree(places).query(places, k=2)[0])[:, 1]
         return np.where(count > 1, 0.0, apart)[number.reshape(-1)]
 
+    def locations(self, points: Floats) -> Locations:
+        """Return where inputs lie, whose points are (n, 3 or 4)."""
+        return Locations(points, self.nearest(points))
+
     def features(
-        self, parameters: FieldParameters, x: Tensor, distance: Floats | None = None
+        self, parameters: FieldParameters, x: Tensor, at: Locations | None = None
     ) -> Tensor:
         """Return the features of the field at scaled inputs, (n, r); see `home.py`.
 
-        `distance` (n,) is the distance to the nearest place in km, by default that of `nearest`.
+        `at` are their `locations`, if these are known.
         """
         inside = self.within(x, has_time=parameters.has_time)
+        phi: Tensor = parameters.basis.values(inside)
         if not self.home.exists:
-            return parameters.basis.values(inside)
-        if distance is None:
-            distance = self.nearest(numpy_of(parameters.points(x)))
-        return self.home.features(parameters, inside, distance)
+            return phi
+        at = at or self.locations(numpy_of(parameters.points(x)))
+        return self.home.features(parameters, phi, inside, at)
 
     def terms(
         self,
@@ -139,13 +143,13 @@ class FieldRows:
         x: Tensor,
         counts: Tensor,
         m: Tensor | None = None,
-        distance: Floats | None = None,
+        at: Locations | None = None,
     ) -> RowTerms:
         """Return the terms of scaled inputs (n, d) with counts (n, 2); see `features`.
 
         `m` (r,) is the mean of the weights, by default their posterior mean.
         """
-        phi = self.features(parameters, x, distance)
+        phi = self.features(parameters, x, at)
         return parameters.terms_of(phi, parameters.law.log_counts(counts), m)
 
     def distance_to_others(self, points: Floats, among: NearSites | None = None) -> Floats:

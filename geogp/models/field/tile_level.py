@@ -194,7 +194,7 @@ def tile_level(
         sd = float(model.y_sd)
         drift = drift_factor(model.away(scaled), model.drift).cpu().numpy()
         points = numpy_of(parameters.points(scaled))
-        far = rows.home.factor(points[:, :2], rows.nearest(points))
+        far = rows.home.factor(rows.locations(points))
         shared = np.hstack([far, drift[:, drift.any(0)]]) * sd
         raw = TileLevel(
             model=model,

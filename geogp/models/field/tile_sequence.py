@@ -247,9 +247,11 @@ def _blocks(
         number = patches.rows(np.arange(chunk.start, chunk.stop)[:, None], g)
         known = on_device(number != NO_ROW, device)
         tile = on_device(patches.order[number], device)
-        near = near_rows(parameters, rows, points[tile].cpu().numpy(), patch=known)
+        of_tiles = points[tile].cpu().numpy()
+        near = near_rows(parameters, rows, of_tiles, patch=known)
         tiles_of = x[tile.flatten()], parameters.endless(tile.numel())
-        terms = NearTerms.of(parameters, rows, *tiles_of, near, weights=weights)
+        places = rows.locations(of_tiles.reshape(-1, of_tiles.shape[-1]))
+        terms = NearTerms.of(parameters, rows, *tiles_of, near, weights=weights, at=places)
         values = terms.deviations
         if residuals is not None:
             values = torch.cat([residuals[near.distinct], values[:, 1:]], 1)

@@ -22,7 +22,7 @@ from scipy.spatial.distance import cdist
 from geogp.models.catalogue.build import build
 from geogp.models.field import home as homes
 from geogp.models.field.fitted import FittedField
-from geogp.models.field.home import Home, spread
+from geogp.models.field.home import Home, Locations, spread
 from geogp.models.joint.level import JointLevel, joint_level
 from geogp.models.process.architecture import Architecture
 
@@ -42,6 +42,13 @@ def places_of(field: FittedField, x: np.ndarray) -> np.ndarray:
 def distance_of(field: FittedField, x: np.ndarray) -> np.ndarray:
     """Distance from inputs to the nearest row, in km."""
     return cdist(places_of(field, x), field.rows.points[:, :2].numpy()).min(1)
+
+
+def locations(field: FittedField, x: np.ndarray, distance: float | None = None) -> Locations:
+    """Where inputs lie; `distance` from the nearest row stands for all."""
+    points = field.parameters.points(field.parameters.scaled(x)).numpy()
+    away = distance_of(field, x) if distance is None else np.full(len(x), distance)
+    return Locations(points, away)
 
 
 def basis(field: FittedField, x: torch.Tensor) -> np.ndarray:
@@ -138,7 +145,7 @@ class TestFeatures:
         field = with_home(make_field(SIDE, 60), RANGE, VARIANCE, trend=True)
         end = ends(field.rows.home)[1] / 6
         x = np.array([[*(share * end), 0.0] for share in (0.999, 1, 1.001, 1e4)])
-        scaled, far = field.parameters.scaled(x), np.full(4, 1e9)
+        scaled, far = field.parameters.scaled(x), locations(field, x, 1e9)
         with torch.no_grad():
             found = field.rows.features(field.parameters, scaled, far)
         np.testing.assert_allclose(found[2:], found[[1, 1]], rtol=1e-9)
@@ -149,7 +156,7 @@ class TestFeatures:
         field = with_home(make_field_with_height(80), RANGE, VARIANCE)
         parameters = field.parameters
         at = np.array([[9.0, 0.0, 1.0, -1.0], [9.0, 0.0, 1.0, 2.0]])
-        scaled, far = parameters.scaled(at), np.full(2, 1e9)
+        scaled, far = parameters.scaled(at), locations(field, at, 1e9)
         with torch.no_grad():
             found = field.rows.features(parameters, scaled, far).numpy()
         np.testing.assert_array_equal(found[:, -1], basis(field, scaled)[:, -1])
@@ -165,7 +172,7 @@ class TestFeatures:
         x = np.concatenate([of_provider(beside(1.0, east=9.0)[:1], k) for k in (0, 1)])
         scaled, anchors = field.parameters.scaled(x), field.rows.home.anchors.clone()
         with torch.no_grad():
-            found = field.rows.features(field.parameters, scaled, np.full(2, 1e9)).numpy()
+            found = field.rows.features(field.parameters, scaled, locations(field, x, 1e9)).numpy()
         np.testing.assert_array_equal(found[:, -2:], basis(field, scaled)[:, -2:])
         for k in (0, 1):
             anchors[:, 2:] = scaled[k, 2:]
@@ -180,7 +187,9 @@ class TestFeatures:
         field = with_home(field_of(parameters, zeros_at(parameters, x)), RANGE, VARIANCE)
         far = np.array([[9.0, 2.0]])
         with torch.no_grad():
-            found = field.rows.features(parameters, parameters.scaled(far), np.array([1e9]))
+            found = field.rows.features(
+                parameters, parameters.scaled(far), locations(field, far, 1e9)
+            )
         expected = kriged(field, far)[0] @ basis(field, field.rows.home.anchors)
         np.testing.assert_allclose(found, expected, rtol=1e-9)
 
@@ -198,10 +207,11 @@ class TestManyTimes:
         grid_of_times = np.linspace(-1, 1, homes.MOST_TIMES)
         nearest = x.copy()
         nearest[:, 2] = grid_of_times[np.abs(x[:, [2]] - grid_of_times).argmin(1)]
-        far = np.full(len(x), 1e9)
         with torch.no_grad():
             found, expected = (
-                many.rows.features(many.parameters, many.parameters.scaled(at), far)
+                many.rows.features(
+                    many.parameters, many.parameters.scaled(at), locations(many, at, 1e9)
+                )
                 for at in (x, nearest)
             )
         np.testing.assert_allclose(found, expected, rtol=1e-12)
@@ -219,40 +229,37 @@ class TestManyTimes:
 class TestError:
     def test_variances_are_those_of_the_process_and_of_its_mean(self, field):
         x = beside(1.0)
-        distance = distance_of(field, x)
-        c, (_, of_mean) = matern(distance), kriged(field, x)
-        found = field.rows.home.variances(places_of(field, x), distance)
+        c, (_, of_mean) = matern(distance_of(field, x)), kriged(field, x)
+        found = field.rows.home.variances(locations(field, x))
         expected = (1 - c) ** 2 * (VARIANCE + of_mean)
         np.testing.assert_allclose(found, expected, rtol=1e-9)
-        at_rows = field.rows.points[:, :2].numpy()
-        assert not field.rows.home.variances(at_rows, np.zeros(len(at_rows))).any()
+        at_rows = field.rows.locations(field.rows.points.numpy())
+        assert not field.rows.home.variances(at_rows).any()
 
     def test_the_covariance_is_exact_with_a_knot_at_each_place(self, field, monkeypatch):
         x = beside(1.0)
-        places, distance, home = places_of(field, x), distance_of(field, x), field.rows.home
+        at, home = locations(field, x), field.rows.home
         expected = covariance(field, x)
         for knots, atol in ((36, 1e-9), (18, 0.06)):
             monkeypatch.setattr(homes, "KNOTS", knots)
-            R = home.factor(places, distance)
+            R = home.factor(at)
             assert R.shape == (36, knots + (3 if home.trend else 1))
-            np.testing.assert_allclose(
-                np.square(R).sum(1), home.variances(places, distance), rtol=1e-9
-            )
+            np.testing.assert_allclose(np.square(R).sum(1), home.variances(at), rtol=1e-9)
             np.testing.assert_allclose(R @ R.T, expected, atol=atol)
 
     def test_a_field_that_goes_nowhere_has_none(self):
         plain, x = make_field(SIDE, 60), beside(1.0)
-        home, far = plain.rows.home, np.full(len(x), 1e3)
+        home, far = plain.rows.home, locations(plain, x, 1e3)
         assert not home.exists
-        assert not home.variances(places_of(plain, x), far).any()
-        assert home.factor(places_of(plain, x), far).shape == (len(x), 0)
+        assert not home.variances(far).any()
+        assert home.factor(far).shape == (len(x), 0)
         scaled = plain.parameters.scaled(x)
         found = plain.rows.features(plain.parameters, scaled).detach().numpy()
         np.testing.assert_array_equal(found, basis(plain, scaled))
 
     def test_places_at_any_distance_have_finite_values(self, field):
         places = np.array([[0.0, 0.0], [1e-9, 0.0], [1e7, 0.0], [1e7, 10.0]])
-        R = field.rows.home.factor(places, np.array([0.0, 1e-9, 1e7, 1e7]))
+        R = field.rows.home.factor(Locations(places, np.array([0.0, 1e-9, 1e7, 1e7])))
         assert np.isfinite(R).all()
         assert not R[0].any()
 
@@ -262,7 +269,7 @@ class TestPredictions:
         """Where the trend no longer grows, in the closed form of each part."""
         parameters, x, sd = field.parameters, np.array([[150.0, 3.0, 1.0]]), field.y_sd.item()
         with torch.no_grad():
-            psi = field.rows.features(parameters, parameters.scaled(x), np.array([1e9]))
+            psi = field.rows.features(parameters, parameters.scaled(x), locations(field, x, 1e9))
             shift = parameters.law.shift(parameters.endless(1)).item()
             mean = (psi @ parameters.posterior.m).item() + parameters.mean_constant.item() + shift
             tile = parameters.amplitude(psi).item() ** 2 * parameters.tiles.variance().item()

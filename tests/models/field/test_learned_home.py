@@ -9,6 +9,7 @@ from scipy.spatial.distance import cdist
 from geogp.models.catalogue.build import build
 from geogp.models.field.fit import FieldFit
 from geogp.models.field.fitted import FittedField
+from geogp.models.field.home import Locations
 from geogp.models.field.learned_home import (
     LEAST_PLACES,
     LEAST_VARIANCE,
@@ -141,7 +142,7 @@ class TestField:
         home = learned_home(*self._parts(field))
         assert home.exists
         assert not home.trend
-        assert np.isfinite(home.factor(np.array([[3.0, 30.0]]), np.array([30.0]))).all()
+        assert np.isfinite(home.factor(Locations(np.array([[3.0, 30.0]]), np.array([30.0])))).all()
 
     @staticmethod
     def _parts(field: FittedField) -> tuple:
