@@ -16,7 +16,7 @@ from geogp.errors import DataError, NumericalError
 from geogp.models.catalogue.build import build
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.field import fitted as field_model
-from geogp.models.field import near_network
+from geogp.models.field import near_network, predictive_law
 from geogp.models.field.fitted import FittedField
 from geogp.models.field.near_cache import DISTANCE
 from geogp.models.field.near_network import HIDDEN, MEMBERS, WEIGHTS, NearNetworks
@@ -427,8 +427,9 @@ def test_worse_networks_get_no_share(monkeypatch):
 
 
 @pytest.mark.parametrize("held_out", [False, True])
-def test_repeated_rows_of_a_group_do_not_change_the_share(held_out):
+def test_repeated_rows_of_a_group_do_not_change_the_share(held_out, monkeypatch):
     """The groups stay as many; if each row is a group, they tell more."""
+    monkeypatch.setattr(predictive_law, "ITERATIONS", 100)
     random = np.random.default_rng(0)
     y, group = random.standard_normal(120), np.arange(120) // GROUP_ROWS
     other = y + 2 * random.standard_normal(120)
