@@ -27,6 +27,8 @@ def _by_table_and_model(held):
 PAGES = {
     "areas/simulation": ("answers.areas", _whole),
     "change/table": ("answers.change", _whole),
+    "level-averages/MO": ("answers.level_averages", _whole),
+    "level-averages/PR": ("answers.level_averages", _whole),
     "next/demo": ("answers.next_tiles", _whole),
     "few-rows/table": ("accuracy.few_rows", _whole),
     "small-regions/table": ("accuracy.small_regions", _whole),
