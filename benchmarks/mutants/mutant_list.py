@@ -515,7 +515,7 @@ MUTANTS = [
             "K = covariance(self.places, self.range_km)",
             "K = np.eye(len(self.places))",
         ),
-        covariates_of_the_mean=("mean[:, -c:] = phi[at, -c:]", "mean[:, -c:] *= 1"),
+        covariates_of_the_mean=("mean[:, -c:] = own[:, -c:]", "mean[:, -c:] *= 1"),
         trend_without_an_end=(
             "np.clip((places - centre) / half, low, high)",
             "(places - centre) / half",
