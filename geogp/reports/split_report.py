@@ -60,8 +60,8 @@ class StratumReport:
     """Scores and coverages of one stratum, on the scale of the target.
 
     `kind` is ``all``, ``stratum``, ``tests``, ``expected``, ``distance``, ``speed``, ``quarter``,
-    ``county``, ``provider``, ``roughness``, or ``layer_`` and a name; `name` and `members` are as in
-    `strata.Stratum`. `n` is the number of test rows, and `blocks` the number of blocks of 0.1
+    ``county``, ``provider``, ``roughness``, or ``layer_`` and a name; `name` and `members` are as
+    in `strata.Stratum`. `n` is the number of test rows, and `blocks` the number of blocks of 0.1
     degrees with such rows. Scores and errors are means over the rows; `mean_error` is measurement
     minus predictive mean, so it is above 0 if predictions are too low. `pit` counts the rows by
     their probability integral transform, in ten equal bins. `most_missed` has longitude and
