@@ -68,10 +68,10 @@ class Report(ReportFacts):
     sentence for each covariate, and one for all providers. `findings` has one sentence for each
     split, and one for each split with intervals that are too narrow in rough places (see
     `rough_places.py`). `areas` has one for each entry of `areas_check` and `areas_unchecked` of
-    run.json. `marks` names the marked strata of each split. `rules` explains how strata are pooled and
-    marked, `repairs` explains how the intervals were repaired, and `statements` explains the limits
-    of the numbers. `splits` has the split reports by name: ``blocks`` comes first; splits with
-    training rows near test rows (`splits.Split.flatters`) come last.
+    run.json. `marks` names the marked strata of each split. `rules` explains how strata are pooled
+    and marked, `repairs` explains how the intervals were repaired, and `statements` explains the
+    limits of the numbers. `splits` has the split reports by name: ``blocks`` comes first; splits
+    with training rows near test rows (`splits.Split.flatters`) come last.
     """
 
     unit: str
