@@ -9,7 +9,7 @@ The row's own tile does not enter. An error that all neighbours share cancels in
 the coverage of correct predictions in rough places is close to the stated coverage, even if errors
 are correlated. The mean square of z would not do: it selects places with a large shared error, and
 the row's own error contains this error. In simulated fields with test blocks, the coverage of
-correct 95 % intervals where the mean square is large was 67 to 94 %, and 94 to 95 % in rough
+correct 95 % intervals where the mean square is large was 67 to 94 %, and 93 to 95 % in rough
 places.
 """
 
