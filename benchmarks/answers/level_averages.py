@@ -181,17 +181,18 @@ def figure(found: Figures) -> Figure:
 
 def main() -> None:
     """Make the folds of both splits, and write JSON, table and figure."""
-    name = "level-averages"
-    options = options_of(__doc__, out=name, table=name, region=True, target="download", folds=3)
+    stored = "level-averages"
+    options = options_of(__doc__, out=stored, table=stored, region=True, target="download", folds=3)
     rows = rows_of(options, options.region, options.target)
     cells = cell_indices(rows["longitude"], rows["latitude"], CELL_DEGREES)
     rows["block"] = np.unique(cells, axis=0, return_inverse=True)[1].reshape(-1)
-    found = {key: getattr(options, key) for key in ("region", "target", "quarters", "folds")}
-    found["splits"] = {}
+    found = {key: getattr(options, key) for key in ("region", "target", "folds")}
+    ends = rows["quarter"].astype(str).agg(["min", "max"])
+    found |= {"quarters": "..".join(dict.fromkeys(ends)), "splits": {}}
     for how in (RANDOM.name, BLOCKS.name):
         trials = []
         for fold in range(options.folds):
-            name = f"{options.region}-{options.target}-{how}-{fold}.json"
+            name = f"{options.region}-{options.target}-{found['quarters']}-{how}-{fold}.json"
             trials.append(kept(options.out / name, partial(trial, rows, how, fold)))
             say(name)
         found["splits"][how] = summary(trials)

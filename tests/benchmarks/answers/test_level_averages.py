@@ -84,6 +84,7 @@ def test_a_small_source_is_fitted_once(bench, small, tmp_path, monkeypatch):
     found = json.loads((tmp_path / "DEMO.json").read_text())
     region = geogp.read_region("DEMO", boundaries=given["boundaries"])
     rows = geogp.read_tiles(region, source=given["source"])
+    assert found["quarters"] == f"{rows['quarter'].min()}..{rows['quarter'].max()}"
     for how, groups in found["splits"].items():
         test = geogp.split(rows, how=how)[1]
         counted = {one["tests"]: one["rows"] for one in groups if one["stratum"] == "all"}
@@ -94,5 +95,8 @@ def test_a_small_source_is_fitted_once(bench, small, tmp_path, monkeypatch):
         assert 0.88 < single["coverage"] <= 1
     assert (tmp_path / "DEMO.webp").stat().st_size > 5_000
     assert (tmp_path / "DEMO.md").read_text() == bench.page(found)
-    monkeypatch.setattr(bench, "trial", pytest.fail)
+    monkeypatch.setattr(bench, "trial", lambda *_: pytest.fail("a fold is made again"))
     assert told(BENCH, *options) == text
+    last = str(rows["quarter"].max())
+    with pytest.raises(pytest.fail.Exception, match="a fold is made again"):
+        told(BENCH, *options, "--quarters", last)
