@@ -75,7 +75,9 @@ def boosted_with_neighbours(
     makers: list[Summaries] = [near_summaries]
     if with_kriging:
         makers.append(fit_covariance(rows, seed).features)
-    near = [left_out_summaries(make, rows, train.groups, seed) for make in makers]
+    single = len(np.unique(train.groups)) == len(train.y)
+    alone = np.full(len(train.y), single)
+    near = [left_out_summaries(make, rows, train.groups, alone, seed) for make in makers]
     x = np.column_stack([train.x, counts(train), *near])
     parts = list(folds(train.groups, seed, MEMBERS))
     mean = bagged(MEAN, x, train.y, rows.weight, parts)
@@ -99,13 +101,14 @@ def errors_of(
     data: Data, counts: Floats, centre: Floats, sd: Floats, *, of_fit: bool = False
 ) -> Errors:
     """Return standardised errors, with counts, sd and mean; `of_fit` is for training rows."""
-    known = _covariates(counts, centre, sd)
-    return Errors((data.y - centre) / sd, known, np.full(len(sd), not of_fit), data.groups)
+    known, n = _covariates(counts, centre, sd), len(sd)
+    held_out, alone = np.full(n, not of_fit), np.zeros(n, np.bool_)
+    return Errors((data.y - centre) / sd, known, held_out, alone, data.groups)
 
 
 def with_law(law: PredictiveLaw, counts: Floats, centre: Floats, sd: Floats) -> Prediction:
     """Return predictions with location, scale and shape from a distribution of errors."""
-    location, scale, shape = law.at(_covariates(counts, centre, sd))
+    location, scale, shape = law.parameters(_covariates(counts, centre, sd)).distribution()
     zero = np.zeros_like(sd)
     return Prediction(centre + location * sd, zero, np.square(scale * sd), zero, shape)
 

@@ -69,9 +69,10 @@ def lightgbm_variance(case: Case, *, rate: float = RATE) -> Answer:
 
     centre, sd = boosted(held)
     held_out = np.ones(len(held.y), np.bool_)
-    law = fit_law(Errors((held.y - centre) / sd, _log_tests(held), held_out))
+    errors = (held.y - centre) / sd
+    law = fit_law(Errors(errors, _log_tests(held), held_out, ~held_out, held.groups))
     seconds = monotonic() - start
-    location, scale, shape = law.at(_log_tests(test))
+    location, scale, shape = law.parameters(_log_tests(test)).distribution()
     centre, sd = boosted(test)
     zero = np.zeros_like(sd)
     prediction = Prediction(centre + location * sd, zero, np.square(scale * sd), zero, shape)

@@ -21,6 +21,7 @@ from geogp.geodata.simulation.truth import TruthLaw
 from geogp.geodata.tiles.quadkeys import format_quadkeys
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.field.fitted import FittedField
+from geogp.models.field.parameters import numpy_of
 from geogp.runs.pipeline.fitting import RunFitter
 
 TESTS = (1, 5, 30)
@@ -59,8 +60,9 @@ def recover(options: argparse.Namespace, seed: int) -> Figures:
     own = estimator.predict_distribution(held)
     level = estimator.predict_distribution(held, level=True).mean
     x = estimator.inputs(held)
-    means = model.parameters.row_means(model.within(model.parameters.scaled(x)))
-    field = float(model.y_mean) + float(model.y_sd) * means
+    parameters = model.parameters
+    terms = model.rows.terms(parameters, parameters.scaled(x), parameters.endless(len(x)))
+    field = float(model.y_mean) + float(model.y_sd) * numpy_of(terms.mean)
     prior = np.diag(model.tile_kernel(x[:500], x[:500]))
     known = {name: values.to_numpy(float) for name, values in truth[test].items() if "true" in name}
     true_tile, true_field = known["tile_true"], known["field_true"]

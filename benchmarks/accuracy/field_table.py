@@ -12,6 +12,7 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from benchmarks.accuracy.field import SPLITS
@@ -98,8 +99,10 @@ def _over_seeds(values: list[float | None]) -> tuple[float | None, float | None]
     return mean, error if len(known) > 1 else None
 
 
-def regions(root: Path) -> dict[str, list[Line]]:
+def regions(root: Path, earlier: Path | None = None) -> dict[str, list[Line]]:
     """Read everything under a folder, by region and target; models in the order of the catalogue.
+
+    Lines of other models, splits and regions come from the file `earlier`.
 
     Raises
     ------
@@ -115,6 +118,12 @@ def regions(root: Path) -> dict[str, list[Line]]:
                     found[folder.parts[-3]].append(line)
     if not found:
         raise DataError(f"expected results of field.py under {root}, found none.")
+    if earlier:
+        stored = msgspec.json.decode(earlier.read_bytes(), type=dict[str, list[Line]])
+        for region, lines in stored.items():
+            made = {(line.model, line.preset, line.split) for line in found[region]}
+            found[region] += [x for x in lines if (x.model, x.preset, x.split) not in made]
+            found[region].sort(key=lambda line: (ORDER.index(line.model), line.preset))
     for region, lines in found.items():
         _check_rows(region, lines)
     return dict(sorted(found.items()))
@@ -296,7 +305,8 @@ def main() -> None:
     """Write the tables."""
     asked = parser(__doc__, table="field")
     asked.add_argument("root", type=Path)
+    asked.add_argument("--earlier", type=Path, help="results.json with the lines not made again")
     options = asked.parse_args()
-    found = regions(options.root)
+    found = regions(options.root, options.earlier)
     plain: Figures = {region: [asdict(line) for line in lines] for region, lines in found.items()}
     write_results(options.table, page(found), plain)

@@ -14,14 +14,13 @@ Writes JSON of each fold in the folder ``--out``, and a table of all folds. A fo
 already is not made again.
 """
 
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import optimize, sparse
+from scipy import sparse
 
 import geogp
 from benchmarks.markdown import percent, table
@@ -30,7 +29,6 @@ from geogp.answers.areas import REACH
 from geogp.evaluation.splits.split_names import CELL_DEGREES
 from geogp.evaluation.splits.split_rows import cell_indices
 from geogp.geodata.places.distances import nearest_km
-from geogp.models.field.far_level import NEAR_KM, RANGE_KM, SHARE, far_share
 from geogp.models.joint.area_means import LEAST_ROWS, blocks_in_quarters
 from geogp.runs.pipeline.arithmetic import arithmetic
 
@@ -91,76 +89,39 @@ def fold(rows: pd.DataFrame, test: Any, options: Any) -> Figures:
         [area[(block == k) & (when == at)][0] for k in sorted(ends[0] & ends[1])]
         for at in (when.min(), when.max())
     )
-    alone = replace(level, unseen=np.zeros((len(level), 0)))
     weights = {"level": means, "whole": whole, "change": means[:, last] - means[:, first]}
-    found: Figures = {"target_variance": float(model.network_.y_sd) ** 2}
+    found: Figures = {}
     for name, w in weights.items():
-        law, without = (process, process) if name == "change" else (level, alone)
+        law = process if name == "change" else level
         size = abs(w)
         found[name] = {
             "error": (w.T @ y - law.sum_means(w)).tolist(),
             "variance": law.sum_variances(w, noise=True).tolist(),
-            "without": without.sum_variances(w, noise=True).tolist(),
             "km": ((size.T @ km) / size.sum(0)).tolist(),
         }
     return found
 
 
-def together(trials: list[Figures], name: str) -> pd.DataFrame:
-    """Return the means of all folds as one table."""
-    parts = [pd.DataFrame(one[name]).assign(target=one["target_variance"]) for one in trials]
-    return pd.concat(parts, ignore_index=True)
-
-
-def fitted_share(trials: list[Figures]) -> float:
-    """Return the `SHARE` of `far_level.py` that maximises the density of the means over blocks."""
-    rows = together(trials, "level")
-    unit = far_share(rows["km"].to_numpy()) / SHARE
-
-    def loss(log_share: float) -> float:
-        variance = rows["without"] + rows["target"] * np.exp(log_share) * unit
-        return float((np.log(variance) + rows["error"] ** 2 / variance).sum())
-
-    return float(np.exp(optimize.minimize_scalar(loss, bounds=(-7, 2), method="bounded").x))
-
-
 def coverages(trials: list[Figures], name: str) -> list[tuple[str, ...]]:
     """Return the lines of a table: coverage of 95 % intervals by distance."""
-    rows, lines = together(trials, name), []
+    rows, lines = pd.concat([pd.DataFrame(one[name]) for one in trials], ignore_index=True), []
     classes = ((0, np.inf),) if name == "whole" else pairwise(BINS)
     for low, high in classes:
         part = rows[(rows["km"] >= low) & (rows["km"] < high)]
         if len(part):
-            without, covered = (
-                float((part["error"].abs() <= REACH * np.sqrt(part[law])).mean())
-                for law in ("without", "variance")
-            )
+            covered = (part["error"].abs() <= REACH * np.sqrt(part["variance"])).mean()
             end = "all" if name == "whole" else f"{low} to {high}" if high < BINS[-1] else f"{low}+"
-            sd, rmse = (
-                float(np.sqrt(values.mean())) for values in (part["variance"], part["error"] ** 2)
-            )
+            sizes = (np.sqrt(values.mean()) for values in (part["variance"], part["error"] ** 2))
             lines.append(
-                (
-                    end,
-                    f"{len(part):,}",
-                    percent(without),
-                    percent(covered),
-                    f"{sd:.3f}",
-                    f"{rmse:.3f}",
-                )
+                (end, f"{len(part):,}", percent(covered), *(f"{size:.3f}" for size in sizes))
             )
     return lines
 
 
-def page(found: dict[str, list[Figures]]) -> str:
-    """Return the Markdown page of the folds of each target."""
-    trials = [one for each in found.values() for one in each]
-    header = "distance, km", "means", "coverage without δ", "coverage", "sd", "RMSE"
-    changes = ("distance, km", "changes", "coverage", "sd", "RMSE")
-    others = []
-    for target, each in found.items():
-        rest = [one for name, ones in found.items() if name != target for one in ones]
-        others.append((target, *(f"{fitted_share(part):.3f}" for part in (rest, each))))
+def page(trials: list[Figures]) -> str:
+    """Return the Markdown page of all folds."""
+    header = "distance, km", "means", "coverage", "sd", "RMSE"
+    changes = ("distance, km", "changes", *header[2:])
     return f"""# The level far from data
 
 Made by `benchmarks/answers/far_from_data.py`: {len(trials)} folds, each of which holds out a third
@@ -168,22 +129,16 @@ or a half of the region, or another region. A mean is the mean of
 {LEAST_ROWS} to {MOST_IN_AREA} test rows of a block in one quarter.
 Its interval comes from the joint distribution of the level, plus
 the noise of each row. The distance is the mean distance of these rows to the nearest training row.
-δ is the error far from data of `far_level.py`, with `SHARE` = {SHARE:g} (fitted to all folds:
-{fitted_share(trials):.3f}), a range of {RANGE_KM:g} km, and nothing within {NEAR_KM:g} km. sd and
-RMSE are root mean squares of the stated standard deviation, with δ and noise, and of the error, in
+sd and RMSE are root mean squares of the stated standard deviation, with noise, and of the error, in
 log10.
 
 {table(header, coverages(trials, "level"))}
 Means over a whole held-out part, in one quarter:
 
 {table(header, coverages(trials, "whole"))}
-Changes of the means over blocks from the first to the last quarter. The error δ is the same in all
-quarters, so it is not part of a change:
+Changes of the means over blocks from the first to the last quarter:
 
-{table(changes, [(*line[:2], *line[3:]) for line in coverages(trials, "change")])}
-The fitted share by target:
-
-{table(("target", "fitted to the other targets", "fitted to this target"), others)}"""
+{table(changes, coverages(trials, "change"))}"""
 
 
 def main() -> None:
@@ -205,8 +160,7 @@ def main() -> None:
             test = np.arange(len(both)) >= len(rows)
             path = options.out / f"{target}-{options.beyond}.json"
             kept(path, partial(fold, both, test, options))
-    found = {target: all_kept(options.out, f"{target}-*.json") for target in targets}
-    trials = [one for each in found.values() for one in each]
+    trials = [one for target in targets for one in all_kept(options.out, f"{target}-*.json")]
     told = {name: coverages(trials, name) for name in ("level", "whole", "change")}
-    write_results(options.table, page(found), told | {"share": fitted_share(trials)})
-    print(page(found))
+    write_results(options.table, page(trials), told)
+    print(page(trials))

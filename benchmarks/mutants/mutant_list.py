@@ -507,10 +507,52 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "models/field/far_level",
-        "models/field/test_far_level",
-        far_error_that_grows_half_as_fast=("np.expm1(-2 * (", "np.expm1(-1 * ("),
-        far_error_with_another_variance=("/ size)[:, None]", "/ size.max())[:, None]"),
+        "models/field/home",
+        "models/field/test_home",
+        error_that_grows_from_the_start=("np.square(1 - self", "(1 - self"),
+        mean_that_is_certain=("size[:, None], mean]", "size[:, None], 0 * mean]"),
+        mean_of_equal_weights=(
+            "K = covariance(self.places, self.range_km)",
+            "K = np.eye(len(self.places))",
+        ),
+        covariates_of_the_mean=("mean[:, -c:] = own[:, -c:]", "mean[:, -c:] *= 1"),
+        trend_without_an_end=(
+            "np.clip((places - centre) / half, low, high)",
+            "(places - centre) / half",
+        ),
+        error_with_another_variance=("white / size[:, None]", "white / size.max()"),
+    ),
+    *_of(
+        "models/field/learned_home",
+        "models/field/test_learned_home",
+        trend_on_any_side=(
+            "for axis, sign in product((0, 1), (1, -1))",
+            "for axis, sign in [(0, 1)]",
+        ),
+        likelihood_without_the_determinant=(
+            "free * np.log(variance) + logs",
+            "free * np.log(variance)",
+        ),
+    ),
+    *_of(
+        "models/field/left_out",
+        "models/field/test_near_rows::TestLeftOut",
+        own_row_among_the_others=("without=numbers if alone else None", "without=None"),
+        distance_to_the_own_row=(
+            "if nearest is None else nearest[numbers]",
+            "if True else nearest[numbers]",
+        ),
+    ),
+    *_of(
+        "models/field/prediction_errors",
+        "models/field/test_fitted_field::TestFade",
+        laws_that_never_fade=("np.maximum(distance, self.reach_km)", "self.reach_km"),
+    ),
+    *_of(
+        "models/field/predictive_law",
+        "models/field/test_predictive_law",
+        large_groups_count_as_all_their_rows=("GROUP_ROWS / size)", "GROUP_ROWS + 0 * size)"),
+        covariates_always_earned=("bool(gain > LEAST_GAIN *", "bool(gain > -1e9 *"),
     ),
     *_of(
         "answers/tile_weights",

@@ -156,8 +156,7 @@ class SpatialGP(SpatialParameters):
             As for `fit`. The noise depends on the number of tests of each row (by default 1) and on
             the number of devices (by default the typical number for these tests).
         level
-            Predict the level, without the noise of measurements. In `FieldGP`, its variance has an
-            additional part beyond 2 km from all rows, unless the data are precise.
+            Predict the level, without the noise of measurements.
 
         Raises
         ------

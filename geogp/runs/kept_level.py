@@ -15,8 +15,8 @@ from geogp.geodata.places.region import Tiles
 from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.runs.run_folder import LEVEL_FILE
 
-FORMAT = 2
-"""Number of the contents of a file; 2 has the predictions of the networks."""
+FORMAT = 3
+"""Number of the contents of a file; 3 has the field far from the rows."""
 
 
 @dataclass(frozen=True)

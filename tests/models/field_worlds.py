@@ -9,7 +9,9 @@ from geogp.models.catalogue.build import build
 from geogp.models.field.conditioning import condition_on, information_in
 from geogp.models.field.fit import FieldFit
 from geogp.models.field.fitted import FittedField
+from geogp.models.field.learned_home import home_of
 from geogp.models.field.parameters import FieldParameters, WeightPosterior
+from geogp.models.field.predictive_law import Errors
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.posteriors import posterior_of
 from geogp.models.process.rows import Rows
@@ -27,6 +29,12 @@ def field_of(parameters: FieldParameters, rows: Rows, seed: int = 0) -> FittedFi
 def weights_given_rows(field: FittedField) -> WeightPosterior:
     """Return the posterior of the weights given the rows, in double precision."""
     return WeightPosterior(*posterior_of(information_in(field.parameters, field.rows)))
+
+
+def errors_apart(errors: np.ndarray, covariates: np.ndarray) -> Errors:
+    """Errors at held-out rows, each of which is a group of its own."""
+    n = len(errors)
+    return Errors(errors, covariates, np.ones(n, bool), np.zeros(n, bool), np.arange(n))
 
 
 def grid(side: int, time: float = 1.0) -> np.ndarray:
@@ -71,9 +79,35 @@ def make_field(
     return field.to(torch.device(device))
 
 
+def make_field_with_height(n: int) -> FittedField:
+    """A field given n rows at random places and three times, with a covariate."""
+    random = np.random.default_rng(0)
+    x = random.uniform(-1, 1, (n, 4)) * [1, 1, 1, 3]
+    x[:, 2] = x[:, 2].round()
+    names = "east", "north", "time", "height"
+    sizes = replace(SIZES, d=4, units=(*SIZES.units, 1.0), columns=names, covariates=names[3:])
+    parameters = build("field", sizes, x, seed=2)
+    assert isinstance(parameters, FieldParameters)
+    return field_of(parameters, zeros_at(parameters, x))
+
+
+def zeros_at(parameters: FieldParameters, x: np.ndarray) -> Rows:
+    """Rows of single tests with the value 0."""
+    n = len(x)
+    return Rows(parameters.scaled(x), torch.zeros(n).double(), torch.ones(n, 2).double())
+
+
 def with_drift(field: FittedField, variance: float, trend: float) -> FittedField:
     """The field with a variance and a squared mean of the change of the level per quarter."""
     return replace(field, drift=torch.tensor([variance, trend], dtype=torch.float64))
+
+
+def with_home(
+    field: FittedField, range_km: float, variance: float, *, trend: bool = False
+) -> FittedField:
+    """The field that far from its rows goes to its mean, or to a linear trend."""
+    home = home_of(field.rows, range_km, variance, trend=trend)
+    return replace(field, rows=replace(field.rows, home=home))
 
 
 def dense(model: FittedField, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from geogp.answers.requests import AreasRequest, ExceedanceRequest, NextRequest
 from geogp.answers.run import open_run
 from geogp.errors import DataError
 from geogp.geodata.tiles.quadkeys import format_quadkeys
+from geogp.models.field.home import Home
 from geogp.runs.run_places import RunPlaces
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -44,13 +46,12 @@ def test_the_older_run_lacks_what_came_later():
     assert b'"widening"' not in (FIXTURES / RUNS[1] / "model.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize("name", RUNS[1:])
-def test_its_model_predicts_what_it_predicted(name, tmp_path):
-    """The model of the map is that of the random split, whose predictions are stored.
+def predicted_rows(run):
+    """Return the test rows of a run with their stored predictions.
 
-    Predictions depend on the devices of a row, which only the source has.
+    The model of the map is that of the random split, whose predictions are stored. Predictions
+    depend on the devices of a row, which only the source has.
     """
-    run = open_run(copied(name, tmp_path), device="cpu", read_from=SOURCE)
     inputs = run.reopen().inputs
     key = ["quadkey", "quarter"]
     codes = format_quadkeys(inputs.observations.quadkey)
@@ -58,9 +59,33 @@ def test_its_model_predicts_what_it_predicted(name, tmp_path):
     rows = run.predictions[run.predictions["split"] == "random"]
     rows = rows.assign(quarter=pd.PeriodIndex(rows["quarter"], freq="Q"))
     rows = rows.merge(devices[[*key, "devices"]], "left", key, validate="one_to_one")
-    found = run.model.predict_distribution(rows)
     assert len(rows) > 30
+    return rows
+
+
+def test_its_model_predicts_what_it_predicted(tmp_path):
+    run = open_run(copied(RUNS[1], tmp_path), device="cpu", read_from=SOURCE)
+    rows = predicted_rows(run)
+    found = run.model.predict_distribution(rows)
     np.testing.assert_allclose(found.mean, rows["mean"], rtol=1e-5)
+
+
+def test_its_field_predicts_what_it_predicted_except_far_from_rows(tmp_path):
+    """There, this version lets the field return to its mean."""
+    run = open_run(copied(RUNS[2], tmp_path), device="cpu", read_from=SOURCE)
+    rows, model = predicted_rows(run), run.model
+    found, field = model.predict_distribution(rows), model.network_
+    assert field.rows.home.exists
+    distance = field.rows.nearest(
+        field.parameters.points(field.parameters.scaled(model.inputs(rows)))
+    )
+    near = distance == 0
+    assert 0 < near.sum() < len(rows)
+    np.testing.assert_allclose(found.mean[near], rows["mean"][near], rtol=1e-6)
+    np.testing.assert_allclose(found.mean, rows["mean"], rtol=1e-4)
+    model.network_ = replace(field, rows=replace(field.rows, home=Home.nowhere(field.rows.x)))
+    without = model.predict_distribution(rows)
+    np.testing.assert_allclose(without.mean, rows["mean"], rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", RUNS[1:])

@@ -19,8 +19,10 @@ from geogp.models.field.blocks import BlockRows, Shapes, flat_on_device, padded,
 from geogp.models.field.conditioning import block_at, condition_on, information_in, rows_at
 from geogp.models.field.covariance_start import start_covariance
 from geogp.models.field.fitted import FittedField
-from geogp.models.field.left_out import LeftOutRows, left_out
+from geogp.models.field.learned_home import home_of, learned_home
+from geogp.models.field.left_out import LeftOutRows, left_out, rows_alone
 from geogp.models.field.level_drift import level_drift
+from geogp.models.field.measurement import ENDLESS
 from geogp.models.field.near_network import (
     LEAST_ROWS,
     MEMBERS,
@@ -30,7 +32,7 @@ from geogp.models.field.near_network import (
 from geogp.models.field.near_summaries import left_out_summaries, near_summaries
 from geogp.models.field.parameters import FieldParameters, numpy_of
 from geogp.models.field.prediction_errors import FieldErrors, error_covariates
-from geogp.models.field.predictive_law import Errors, fit_law
+from geogp.models.field.predictive_law import Errors, earns_covariates, fit_law
 from geogp.models.field.rows import FieldRows, by_place
 from geogp.models.field.vecchia import NO_ROW, Indices
 from geogp.models.fitting.steps import Batch, SteppedFit
@@ -51,6 +53,9 @@ SHARES = 2
 
 SINGLE = 0.5
 """Share of the epochs in which every row is its own block."""
+
+REACH = 0.95
+"""Quantile of the distances of predicted rows to the nearest row up to which errors were seen."""
 
 MOST_HELD_OUT = 20_000
 """Largest number of validation rows whose errors are estimated; of more rows, some are drawn."""
@@ -204,28 +209,30 @@ class FieldFit(SteppedFit[FieldParameters]):
 
         The posterior of the coefficients is conditioned on the means of the other weights. This
         maximises the bound if they are independent of the other weights. The error distribution is
-        learned from the errors of training rows, each predicted without its group, and of
-        validation rows. If the measurements are precise, this distribution depends on the distance
-        to other places alone, because the covariance then knows the sizes of errors better. The
-        validation rows are stored at the end, and the weights conditioned on all rows.
+        learned from the errors of training rows, half of them predicted without their own row alone
+        and half without their group, and of validation rows. It depends on all covariates, and the
+        networks have a share, if that earns its place and the measurements are not precise; the
+        covariance knows the sizes of precise errors better. The validation rows are stored at the
+        end, and the weights conditioned on all rows.
         """
         parameters, rows = deepcopy(self.process), self.field.rows
         with torch.no_grad():
             _take_coefficients(parameters, rows)
+            rows = replace(rows, home=learned_home(parameters, rows))
             field = replace(
                 FittedField.unlearned(parameters, rows), drift=drift_of(parameters, rows)
             )
             rng = np.random.default_rng([self.seed, 3])
-            inside = left_out(parameters, rows, rng)
+            alone = rows_alone(rows, rng)
+            inside = left_out(parameters, rows, alone, rng)
             outside = _held_out(field, held_out, rng)
-            training = _errors(parameters, inside, held_out=False)
-            errors = training.joined(_errors(parameters, outside, held_out=True))
-            precise = parameters.is_precise()
-            groups = np.arange(len(rows)) if rows.groups is None else rows.groups.cpu().numpy()
+            errors = _errors(parameters, inside, alone).joined(_errors(parameters, outside))
+            seen = np.concatenate([inside.nearest, outside.nearest])
+            simple = parameters.is_precise() or not earns_covariates(errors)
             device = parameters.device
-            with aside(lambda: fit_law(errors, precise=precise), device) as law:
-                predicted = _learn_networks(field, groups, inside, outside)
-            with aside(lambda: law_and_share(errors, groups, law(), predicted), device) as both:
+            with aside(lambda: fit_law(errors, simple=simple), device) as law:
+                predicted = None if simple else _learn_networks(field, alone, inside, outside)
+            with aside(lambda: law_and_share(errors, law(), predicted), device) as both:
                 every = _stored(parameters, _joined(rows, held_out), self.seed)
                 condition_on(parameters, every)
             networks_law, share = both()
@@ -234,6 +241,11 @@ class FieldFit(SteppedFit[FieldParameters]):
                 networks=field.errors.networks,
                 networks_law=networks_law,
                 networks_share=share,
+                reach_km=reach_of(seen),
+            )
+            home = rows.home
+            every = replace(
+                every, home=home_of(every, home.range_km, home.variance, trend=home.trend)
             )
             return FittedField(parameters, every, learned, field.drift)
 
@@ -282,6 +294,15 @@ def drift_of(parameters: FieldParameters, rows: FieldRows) -> Tensor:
     return level_drift(rows.points[:, 2], rows.y - parameters.law.shift(rows.counts))
 
 
+def reach_of(nearest: Floats) -> float:
+    """Return the distance up to which errors were seen, from distances to the nearest row in km.
+
+    It is the quantile `REACH` of the distances above 0; `ENDLESS` if there are none.
+    """
+    apart = nearest[nearest > 0]
+    return float(np.quantile(apart, REACH)) if len(apart) else ENDLESS
+
+
 def _held_out(field: FittedField, rows: Rows, rng: np.random.Generator) -> LeftOutRows:
     """Predict rows that are not stored, or a random subset if there are many."""
     if len(rows.y) > MOST_HELD_OUT:
@@ -289,38 +310,51 @@ def _held_out(field: FittedField, rows: Rows, rng: np.random.Generator) -> LeftO
         rows = rows.at(on_device(chosen, field.device))
     points = numpy_of(field.parameters.points(rows.x))
     predicted = field.conditional(rows.x, rows.counts)
-    return LeftOutRows(rows, predicted, field.rows.distance_to_others(points))
+    distances = field.rows.distance_to_others(points), field.rows.nearest(points)
+    return LeftOutRows(rows, predicted, *distances)
 
 
-def _errors(parameters: FieldParameters, left: LeftOutRows, *, held_out: bool) -> Errors:
-    """Return the standardised prediction errors of rows."""
-    rows, predicted, distance, _ = left
+def _errors(
+    parameters: FieldParameters, left: LeftOutRows, alone: NDArray[np.bool_] | None = None
+) -> Errors:
+    """Return the standardised prediction errors of rows.
+
+    `alone` marks which of the stored rows are left out alone; None for rows that are not stored.
+    """
+    rows, predicted, distance, _, numbers = left
     errors = numpy_of(rows.y.double() - predicted.mean)
     sd = np.sqrt(numpy_of(predicted.field + predicted.tile + predicted.noise))
+    n = len(errors)
+    groups = np.arange(n) if rows.groups is None else rows.groups.cpu().numpy()
+    single = np.zeros(n, np.bool_)
+    if alone is not None and numbers is not None:
+        single = alone[numbers.cpu().numpy()]
+        groups = np.where(single, groups.max() + 1 + np.arange(n), groups)
     return Errors(
         errors / sd,
         error_covariates(parameters.law, rows.counts, predicted, distance),
-        np.full(len(errors), held_out),
-        None if rows.groups is None else rows.groups.cpu().numpy(),
+        np.full(n, numbers is None),
+        single,
+        groups,
     )
 
 
 def _learn_networks(
-    field: FittedField, groups: Indices, inside: LeftOutRows, outside: LeftOutRows
+    field: FittedField, alone: NDArray[np.bool_], inside: LeftOutRows, outside: LeftOutRows
 ) -> tuple[Floats, Floats] | None:
     """Fit the networks of the field; return their predictions of the rows inside and outside.
 
-    The result has means and log standard deviations. It is None if there are few rows, if there are
-    several providers, or if the measurements are precise.
+    The result has means and log standard deviations. It is None if there are few rows, or several
+    providers. `alone` is as in `left_out`.
     """
     parameters, rows, networks = field.parameters, field.rows, field.errors.networks
+    groups = np.arange(len(rows)) if rows.groups is None else rows.groups.cpu().numpy()
     few = len(groups) < LEAST_ROWS or len(np.unique(groups)) < 2 * MEMBERS
     # The networks do not know which of the near rows are the provider's own.
-    few |= parameters.architecture.used_providers > 0
-    if few or parameters.is_precise():
+    if few or parameters.architecture.used_providers > 0:
         return None
     source = parameters.measurements(rows.x, rows.counts, rows.y)
-    summaries = left_out_summaries(near_summaries, source, groups, rows.seed)
+    summaries = left_out_summaries(near_summaries, source, groups, alone, rows.seed)
     inputs = parameters.network_inputs(rows.x, rows.counts, summaries)
     learned = networks.fit(inputs, rows.y, groups, rows.seed)
     assert inside.numbers is not None, "rows inside the fit are stored rows"

@@ -15,7 +15,6 @@ from torch import Tensor
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.shapes import GAUSSIAN, Shape
 from geogp.models.field.conditioning import places_at_once
-from geogp.models.field.far_level import far_variance
 from geogp.models.field.near_cache import Conditionals, NearCache, level_tensors
 from geogp.models.field.near_network import network_predictions
 from geogp.models.field.near_rows import Conditional, given_rows, near_rows, without_rows
@@ -113,7 +112,7 @@ class FittedField(Model):
         """Return the field with normal errors whose standard deviation is `factor`."""
         law = no_law()
         law.coefficients[1, 0] = np.log(factor)
-        errors = replace(self.errors, law=law, networks_share=0.0)
+        errors = replace(FieldErrors.none(self.parameters), law=law)
         return replace(self, errors=errors, cache=NearCache())
 
     def to(self, device: torch.device) -> Self:
@@ -128,7 +127,7 @@ class FittedField(Model):
         networks = deepcopy(self.errors.networks).to(device)
         return type(self)(
             deepcopy(self.parameters).to(device),
-            replace(self.rows, **moved),
+            replace(self.rows, **moved, home=self.rows.home.to(device)),
             replace(self.errors, networks=networks),
             self.drift.to(device),
         )
@@ -172,8 +171,8 @@ class FittedField(Model):
         Returns
         -------
         Prediction
-            `function_variance` is the variance of the sum of field and tile process; for a
-            level, plus `far_level`. `tile_variance` is the variance of the tile process.
+            `function_variance` is the variance of the sum of field and tile process.
+            `tile_variance` is the variance of the tile process.
 
         Raises
         ------
@@ -190,12 +189,8 @@ class FittedField(Model):
         with one_core_each():
             near = self.cache.at(x)
             if near and not level:
-                near = near.with_counts(parameters, self.within(scaled), counts)
-            prediction = self.predict_scaled(scaled, counts, level=level, near=near)
-        if not level:
-            return prediction
-        far = far_variance(parameters, self.rows, scaled)
-        return replace(prediction, function_variance=prediction.function_variance + far)
+                near = near.with_counts(parameters, self.rows, scaled, counts)
+            return self.predict_scaled(scaled, counts, level=level, near=near)
 
     @contextmanager
     def remembering(
@@ -231,7 +226,8 @@ class FittedField(Model):
         endless = parameters.endless(len(x))
         asked = [] if tests is None else [parameters.counts_of(tests, devices, len(x))]
         with one_core_each():
-            level, distance = self.conditional(scaled, endless), self._distance(scaled)
+            level = self.conditional(scaled, endless)
+            distance = self.rows.distance_to_others(numpy_of(parameters.points(scaled)))
             if not self.errors.networks_share:
                 return level_tensors(level, distance)
             return level_tensors(level, distance, self._networks(scaled, [endless, *asked]), *asked)
@@ -256,14 +252,19 @@ class FittedField(Model):
         history = bool(share) or not errors.law.is_constant
         near = near or self.conditionals(x, counts, alone=alone, history=history)
         inside = self.within(x)
-        distance = self._distance(inside) if near.distance is None else near.distance
+        points = numpy_of(self.parameters.points(inside))
+        distance = near.distance
+        if distance is None:
+            distance = self.rows.distance_to_others(points)
         covariates = error_covariates(self.parameters.law, counts, near.within, distance)
-        if alone or not share:
-            return self._assembled(near, errors.law.at(covariates), level=level)
-        predicted = near.networks or tuple(self._networks(inside, [counts])[0])
-        pooled = pooled_law(errors.law, errors.networks_law, share, covariates, predicted)
-        standardised = pooled.standardised(*prediction_in(covariates))
-        return self._assembled(near, standardised.distribution(), level=level)
+        fade = errors.fade(self.rows.nearest(points))
+        law = errors.law.parameters(covariates).faded(fade)
+        if share and not alone:
+            predicted = near.networks or tuple(self._networks(inside, [counts])[0])
+            both = law, errors.networks_law
+            pooled = pooled_law(*both, share * fade, covariates, predicted)
+            law = pooled.standardised(*prediction_in(covariates))
+        return self._assembled(near, law.distribution(), level=level)
 
     def conditionals(
         self,
@@ -304,11 +305,12 @@ class FittedField(Model):
             numbers = order[start : start + size]
             at = on_device(numbers, device)
             inputs, tests = x[at], counts[at]
+            places = rows.locations(points[numbers])
             if alone:
-                return without_rows(parameters, self.within(inputs), tests, posterior)
-            near = near_rows(parameters, rows, points[numbers])
+                return without_rows(parameters, rows, inputs, tests, posterior, at=places)
+            near = near_rows(parameters, rows, places.points)
             predicted = given_rows(
-                parameters, rows, inputs, tests, near, weights=posterior, history=history
+                parameters, rows, inputs, tests, near, weights=posterior, history=history, at=places
             )
             return predicted._replace(field=predicted.field + self._beyond(inputs))
 
@@ -322,7 +324,7 @@ class FittedField(Model):
         """Yield phi(x) in the target's unit, float64, in chunks (c, r) on the device."""
         for chunk in self.parameters.scaled(x).split(CHUNK):
             with torch.no_grad():
-                phi = self.parameters.basis(self.within(chunk)).phi.double() * self.y_sd
+                phi = self.rows.features(self.parameters, chunk).double() * self.y_sd
             yield phi
 
     def tile_kernel(self, x: Floats, x2: Floats) -> Floats:
@@ -343,7 +345,7 @@ class FittedField(Model):
         return numpy_of(torch.cat(rows) * self.y_sd.square())
 
     def _amplitude(self, x: Tensor) -> Tensor:
-        return self.parameters.amplitude(self.within(x))
+        return self.parameters.amplitude(self.rows.features(self.parameters, x))
 
     def coefficients(self) -> tuple[Floats, Floats]:
         """Return means and standard deviations of the covariates' coefficients, each (c,)."""
@@ -363,9 +365,6 @@ class FittedField(Model):
 
     def _networks(self, x: Tensor, counts: list[Tensor]) -> Floats:
         return network_predictions(self.parameters, self.errors.networks, self.sums, x, counts)
-
-    def _distance(self, x: Tensor) -> Floats:
-        return self.rows.distance_to_others(numpy_of(self.parameters.points(x)))
 
     def _beyond(self, x: Tensor) -> Tensor:
         """Return the variance of the drift of the level outside the times of the rows."""

@@ -1,4 +1,4 @@
-"""Prediction errors at training rows; each row is predicted without the rows of its group."""
+"""Prediction errors at training rows, each predicted without its own row or without its group."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from geogp.models.field.conditioning import information_in, places_at_once
+from geogp.models.field.home import Locations
 from geogp.models.field.near_rows import Conditional, given_rows, near_rows
 from geogp.models.field.parameters import FieldParameters, WeightPosterior, numpy_of
 from geogp.models.field.rows import FieldRows
@@ -23,12 +24,17 @@ Floats = NDArray[np.float64]
 MOST_ROWS = 12_000
 """Largest number of training rows whose errors are estimated; from more rows, a subset is drawn."""
 
+ALONE = 0.5
+"""Share of the rows that are left out alone if the rows have groups. So the errors of one fit tell
+about single gaps as well as about larger ones.
+"""
+
 FOLDS = 16
 """Largest number of folds; the groups of a fold are left out together."""
 
 
 class LeftOutRows(NamedTuple):
-    """Rows, predictions without the rows of the same group, and distances to other places in km.
+    """Rows, predictions without them, mean distances to other places, and to the nearest, in km.
 
     `numbers` (n,) are the numbers of the rows among the stored rows; None for other rows.
     """
@@ -36,34 +42,55 @@ class LeftOutRows(NamedTuple):
     rows: Rows
     predicted: Conditional
     distance: Floats
+    nearest: Floats
     numbers: Tensor | None = None
 
 
-Chunk = tuple[Tensor, Conditional, Floats]
-"""Row numbers of stored rows, predictions at these rows, and distances to other places in km."""
+Chunk = tuple[Tensor, Conditional, Floats, Floats]
+"""Numbers of stored rows, then predictions and distances as in `LeftOutRows`."""
 
 
-def left_out(parameters: FieldParameters, rows: FieldRows, rng: np.random.Generator) -> LeftOutRows:
-    """Predict stored rows without the stored rows of their groups.
+def rows_alone(rows: FieldRows, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Return which of the stored rows are left out alone, (n,).
 
-    If every group is one row, or all rows are one group, single rows are left out. The posterior of
-    the field's weights stays the same, because one row hardly changes it. Otherwise groups are left
-    out in folds, and the posterior of the weights uses only the rows of the other folds.
+    These are all rows if every group is one row, or all rows are one group; otherwise `ALONE`.
+    """
+    n = len(rows)
+    groups = n if rows.groups is None else len(torch.unique(rows.groups))
+    if groups in {1, n}:
+        return np.ones(n, np.bool_)
+    alone = np.zeros(n, np.bool_)
+    alone[rng.permutation(n)[: round(ALONE * n)]] = True
+    return alone
+
+
+def left_out(
+    parameters: FieldParameters,
+    rows: FieldRows,
+    alone: NDArray[np.bool_],
+    rng: np.random.Generator,
+) -> LeftOutRows:
+    """Predict stored rows without their own row, if `alone` (n,), or without their groups.
+
+    If a single row is left out, the posterior of the field's weights stays the same, because one
+    row hardly changes it. Groups are left out in folds, and the posterior of the weights uses only
+    the rows of the other folds.
     """
     n = len(rows)
     groups = torch.arange(n) if rows.groups is None else rows.groups
     chosen = np.sort(rng.permutation(n)[:MOST_ROWS])
-    _, group = np.unique(groups.cpu().numpy(), return_inverse=True)
-    if group.max() + 1 in {1, n}:
-        chunks = _predicted(parameters, rows, chosen, rows.near, parameters.weights, alone=True)
-    else:
+    single, others = chosen[alone[chosen]], chosen[~alone[chosen]]
+    chunks = list(_predicted(parameters, rows, single, rows.near, parameters.weights, alone=True))
+    if len(others):
+        _, group = np.unique(groups.cpu().numpy(), return_inverse=True)
         fold = (rng.permutation(group.max() + 1) % FOLDS)[group]
-        chunks = _folds(parameters, rows, chosen, fold)
-    numbers, predicted, distance = zip(*chunks, strict=True)
+        chunks += _folds(parameters, rows, others, fold)
+    numbers, predicted, distance, nearest = zip(*chunks, strict=True)
     order = torch.cat(numbers)
     own_rows = rows.rows.at(order)._replace(groups=groups.to(order.device)[order])
     joined = Conditional(*(torch.cat(values) for values in zip(*predicted, strict=True)))
-    return LeftOutRows(own_rows, joined, np.concatenate(distance), order)
+    distances = np.concatenate(distance), np.concatenate(nearest)
+    return LeftOutRows(own_rows, joined, *distances, order)
 
 
 def _predicted(
@@ -77,14 +104,24 @@ def _predicted(
 ) -> Iterator[Chunk]:
     """Predict stored rows from rows `among` some places; if `alone`, without the row itself."""
     points, size = numpy_of(rows.points), places_at_once(parameters.device)
+    nearest = rows.nearest_others if alone else None
 
     def chunk(start: int) -> Chunk:
         numbers = chosen[start : start + size]
-        without = numbers if alone else None
-        near = near_rows(parameters, rows, points[numbers], among=among, without=without)
+        here = points[numbers]
+        near = near_rows(parameters, rows, here, among=among, without=numbers if alone else None)
         at = on_device(numbers, parameters.device)
-        predicted = given_rows(parameters, rows, rows.x[at], rows.counts[at], near, weights=weights)
-        return at, predicted, rows.distance_to_others(points[numbers], among)
+        away = rows.nearest(here, among) if nearest is None else nearest[numbers]
+        predicted = given_rows(
+            parameters,
+            rows,
+            rows.x[at],
+            rows.counts[at],
+            near,
+            weights=weights,
+            at=Locations(here, away),
+        )
+        return at, predicted, rows.distance_to_others(here, among), away
 
     return in_threads(chunk, range(0, len(chosen), size), parameters.device)
 

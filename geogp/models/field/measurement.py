@@ -20,7 +20,7 @@ DECAY_START = -0.7
 """Start value of log p, log q, log s and log t, the logarithms of the exponents."""
 
 ENDLESS = 1e300
-"""Upper bound of the counts before rows are stored; saved numbers must be finite."""
+"""Stands for an infinite number or distance, because saved numbers must be finite."""
 
 
 class MeasurementLaw(Noise):

@@ -12,6 +12,7 @@ from torch import Tensor
 from geogp.errors import DataError
 from geogp.models.field.near_rows import Conditional
 from geogp.models.field.parameters import FieldParameters
+from geogp.models.field.rows import FieldRows
 from geogp.models.numerics.devices import CHUNK
 
 Floats = NDArray[np.float64]
@@ -57,15 +58,17 @@ class Conditionals(NamedTuple):
         networks, asked = (_arrays(tensors, names) for names in (NETWORKS, ASKED))
         return cls(at, at, networks, asked, *_arrays(tensors, (DISTANCE,)))
 
-    def with_counts(self, parameters: FieldParameters, x: Tensor, counts: Tensor) -> "Conditionals":
+    def with_counts(
+        self, parameters: FieldParameters, rows: FieldRows, x: Tensor, counts: Tensor
+    ) -> "Conditionals":
         """Return predictions for other counts than infinitely many tests.
 
-        `x` are the scaled inputs within the times of the stored rows.
+        `x` are the scaled inputs.
         """
         law = parameters.law
         with torch.no_grad():
             pairs = zip(x.split(CHUNK), counts.split(CHUNK), strict=True)
-            noise = torch.cat([parameters.row_terms(*pair).noise for pair in pairs])
+            noise = torch.cat([rows.terms(parameters, *pair).noise for pair in pairs])
             change = law.shift(counts) - law.shift(parameters.endless(1))
         at, within = (
             level._replace(mean=level.mean + change, noise=noise)

@@ -19,7 +19,6 @@ from geogp.models.field.near_summaries import (
     Indices,
     TileSums,
     folds,
-    is_single,
 )
 from geogp.models.field.parameters import FieldParameters
 from geogp.models.field.predictive_law import (
@@ -249,26 +248,28 @@ def _pair(outputs: Tensor) -> tuple[Floats, Floats]:
 
 
 def law_and_share(
-    errors: Errors, groups: Indices, law: PredictiveLaw, predicted: tuple[Floats, Floats] | None
+    errors: Errors, law: PredictiveLaw, predicted: tuple[Floats, Floats] | None
 ) -> tuple[PredictiveLaw, float]:
     """Return the error distribution of the networks, and their share in predictions.
 
     `errors` are the errors of field and tile process, and `law` is their distribution. `predicted`
     are the networks' predictions of the same rows, which are inside or outside the fit. The share w
-    maximises the mean log density of the rows outside, minus `PULL` (w - `USUAL_SHARE`)² / G with
-    the effective number G of their groups. If every row is its own group, the rows inside count as
-    well. The share is 0 without predictions. `groups` are those of all stored rows.
+    maximises the mean log density of the rows outside and of the rows left out alone, minus `PULL`
+    (w - `USUAL_SHARE`)² / G with the effective number G of their groups. The share is 0 without
+    predictions.
     """
     if predicted is None:
         return no_law(), 0.0
     of_networks = fit_law(errors.predicted_by(*predicted))
     y = errors.values
-    counted = errors.held_out | is_single(groups)
+    counted = errors.held_out | errors.alone
     masks = (errors.held_out, counted & ~errors.held_out)
-    of_groups = sum(mask.sum() / errors.group_rows(mask) for mask in masks)
+    of_groups = sum(errors.weights[mask].sum() / errors.group_rows(mask) for mask in masks)
+
+    first = law.parameters(errors.covariates)
 
     def objective(share: float) -> float:
-        pooled = pooled_law(law, of_networks, share, errors.covariates, predicted)
+        pooled = pooled_law(first, of_networks, share, errors.covariates, predicted)
         score: float = pooled.log_density(y)[counted].mean()
         return float(score - PULL * (share - USUAL_SHARE) ** 2 / of_groups)
 

@@ -11,7 +11,8 @@ from torch.nn.functional import embedding_bag
 from geogp.models.field import vecchia
 from geogp.models.field.blocks import NearRows, RowTerms
 from geogp.models.field.conditioning import blocks_at_once
-from geogp.models.field.parameters import FieldParameters, WeightPosterior
+from geogp.models.field.home import Locations
+from geogp.models.field.parameters import FieldParameters, WeightPosterior, numpy_of
 from geogp.models.field.rows import FieldRows
 from geogp.models.field.tile_process import SAME_TILE_KM, STRIPE
 from geogp.models.field.vecchia import NO_ROW, NearSites, whiten
@@ -110,18 +111,29 @@ class NearTerms(NamedTuple):
         near: NearRows,
         *,
         weights: WeightPosterior,
+        at: Locations,
     ) -> "NearTerms":
-        """Compute the terms for scaled inputs (b, d) with counts (b, 2) and near rows (b, m)."""
+        """Compute the terms for scaled inputs (b, d) with counts (b, 2) and near rows (b, m).
+
+        `at` are the locations of the inputs.
+        """
         x_near, counts_near = rows.x[near.distinct], rows.counts[near.distinct]
         u = len(x_near)
-        inputs = torch.cat([x_near, x])
-        inside = rows.within(inputs, has_time=parameters.has_time)
-        terms = parameters.row_terms(inside, torch.cat([counts_near, counts]), weights.m)
+        inside = rows.within(x, has_time=parameters.has_time)
+        of_near, phi = parameters.basis.values(torch.cat([x_near, inside])).tensor_split([u])
+        phi = torch.cat([of_near, rows.home.features(parameters, phi, inside, at)])
+        logs = parameters.law.log_counts(torch.cat([counts_near, counts]))
+        terms = parameters.terms_of(phi, logs, weights.m)
         spread = (terms.phi @ weights.L.to(terms.phi.dtype)).double()
         residuals = rows.y[near.distinct] - terms.mean[:u]
         deviations = torch.cat([residuals[:, None], spread[:u]], 1)
         return cls(
-            near, parameters.points(inputs), terms, spread, deviations, counts_near[:, 0].log()
+            near,
+            parameters.points(torch.cat([x_near, x])),
+            terms,
+            spread,
+            deviations,
+            counts_near[:, 0].log(),
         )
 
 
@@ -134,17 +146,26 @@ def given_rows(
     *,
     weights: WeightPosterior,
     history: bool = True,
+    at: Locations | None = None,
 ) -> Conditional:
     """Predict scaled inputs (b, d) with counts (b, 2) from the rows `near` (b, m).
 
-    If `history` is false, the covariates from the near rows are 0.
+    If `history` is false, the covariates from the near rows are 0. `at` are the locations of
+    the inputs, if they are known; see `FieldRows.locations`.
     """
-    terms = NearTerms.of(parameters, rows, x, counts, near, weights=weights)
+    at = at or rows.locations(numpy_of(parameters.points(x)))
+    terms = NearTerms.of(parameters, rows, x, counts, near, weights=weights, at=at)
     blocks = [
         _given(parameters, terms, block, history=history)
         for block in chunks(len(x), blocks_at_once(parameters.device))
     ]
-    return Conditional(*map(torch.cat, zip(*blocks, strict=True)))
+    joined = Conditional(*map(torch.cat, zip(*blocks, strict=True)))
+    return joined._replace(field=joined.field + _unseen(rows, at))
+
+
+def _unseen(rows: FieldRows, at: Locations) -> Tensor:
+    """Return the variance of the error of the field far from the rows, (b,); see `home.py`."""
+    return on_device(rows.home.variances(at), rows.x.device)
 
 
 def _given(
@@ -209,13 +230,14 @@ def history_of(errors: Tensor, correlation: Tensor, same: Tensor, log_tests: Ten
 
     Let z be the standardised leave-one-out errors of the near rows, n the number of near rows on
     the tile itself, and w the prior correlations of other near rows with the tile. The covariates
-    are log((1 + Σ_own z²) / (1 + n)), log((1 + Σ w z²) / (1 + Σ w)), log(1 + n), Σ_own z / (1 + n),
-    and a mean of log tests. This mean weights each near row by its correlation; it includes one
-    extra row with one test. Without near rows, all covariates are 0. The inputs are (b, m).
+    are log((1 + Σ_own z²) / (1 + n)), log((1 + Σ w² z²) / (1 + Σ w²)), log(1 + n),
+    Σ_own z / (1 + n), and a mean of log tests. This mean weights each near row by its correlation;
+    it includes one extra row with one test. The weights w² see a border from near by. Without near
+    rows, all covariates are 0. The inputs are (b, m).
     """
     own = same.to(errors.dtype)
     n = 1 + own.sum(1)
-    others = correlation * (1 - own)
+    others = correlation.square() * (1 - own)
     support = 1 + others.sum(1)
     square = errors.square()
     return torch.stack(
@@ -231,11 +253,19 @@ def history_of(errors: Tensor, correlation: Tensor, same: Tensor, log_tests: Ten
 
 
 def without_rows(
-    parameters: FieldParameters, x: Tensor, counts: Tensor, weights: WeightPosterior
+    parameters: FieldParameters,
+    rows: FieldRows,
+    x: Tensor,
+    counts: Tensor,
+    weights: WeightPosterior,
+    *,
+    at: Locations | None = None,
 ) -> Conditional:
     """Predict scaled inputs from the field alone, as `given_rows` does if no rows are near."""
-    terms = parameters.row_terms(x, counts, weights.m)
+    at = at or rows.locations(numpy_of(parameters.points(x)))
+    terms = rows.terms(parameters, x, counts, weights.m, at)
     field = (terms.phi @ weights.L.to(terms.phi.dtype)).square().sum(-1).double()
+    field = field + _unseen(rows, at)
     tile = terms.amplitude.square() * parameters.tiles.variance()
     nothing = torch.zeros(len(x), HISTORY, dtype=torch.float64, device=x.device)
     return Conditional(terms.mean, field, tile, terms.noise, nothing)

@@ -79,22 +79,20 @@ rows, which are left out; None if the rows are not source rows."""
 
 
 def left_out_summaries(
-    summaries: Summaries, rows: Measurements, groups: Indices, seed: int
+    summaries: Summaries, rows: Measurements, groups: Indices, alone: NDArray[np.bool_], seed: int
 ) -> Floats:
-    """Return summaries of source rows, each row's without its own row or its own group."""
-    if is_single(groups):
-        return summaries(rows, rows, np.arange(len(rows)))
-    of_folds = [
-        (fold, summaries(rows.at(others), rows.at(fold), None))
-        for others, fold in folds(groups, seed)
-    ]
-    order = np.argsort(np.concatenate([fold for fold, _ in of_folds]))
-    return np.concatenate([values for _, values in of_folds])[order]
+    """Return summaries of source rows, each without its own group, or without its own row alone.
 
-
-def is_single(groups: Indices) -> bool:
-    """Return whether each row is a group of its own."""
-    return len(np.unique(groups)) == len(groups)
+    `alone` (n,) marks the rows of the second kind.
+    """
+    numbers = np.flatnonzero(alone)
+    of_rows = [(numbers, summaries(rows, rows.at(numbers), numbers))] if len(numbers) else []
+    for others, fold in folds(groups, seed):
+        with_group = fold[~alone[fold]]
+        if len(with_group):
+            of_rows.append((with_group, summaries(rows.at(others), rows.at(with_group), None)))
+    order = np.argsort(np.concatenate([numbers for numbers, _ in of_rows]))
+    return np.concatenate([values for _, values in of_rows])[order]
 
 
 def folds(groups: Indices, seed: int, most: int = FOLDS) -> Iterator[tuple[Indices, Indices]]:

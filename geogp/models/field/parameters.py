@@ -20,7 +20,6 @@ from geogp.models.field.measurement import MeasurementLaw
 from geogp.models.field.near_summaries import Measurements
 from geogp.models.field.tile_process import TileProcess
 from geogp.models.numerics.arrays import as_floats, check_devices
-from geogp.models.numerics.devices import CHUNK
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.posteriors import VariationalPosterior
 from geogp.models.process.process import Process
@@ -124,25 +123,19 @@ class FieldParameters(Process):
 
     def terms_at(self, x: Tensor, logs: Tensor, m: Tensor | None = None) -> RowTerms:
         """Return `row_terms` for logarithms of counts from `log_counts`."""
-        phi = self.basis.values(x)
+        return self.terms_of(self.basis.values(x), logs, m)
+
+    def terms_of(self, phi: Tensor, logs: Tensor, m: Tensor | None = None) -> RowTerms:
+        """Return `terms_at` for the features phi (n, r)."""
         m = self.posterior.m if m is None else m.to(phi.dtype)
         heads = torch.cat([m[:, None], self.law.heads, self.tiles.head[:, None]], 1)
         lifts, lift = (phi @ heads).double().split([3, 1], 1)
         mean, noise = self.law.moments(lifts, logs, self.mean_constant)
         return RowTerms(phi, mean, self.tiles.log_amplitude(lift.squeeze(1)), noise)
 
-    def amplitude(self, x: Tensor) -> Tensor:
-        """Return the amplitude of the tile process at scaled inputs (n, d), (n,)."""
-        lift = self.basis.values(x) @ self.tiles.head
-        return self.tiles.log_amplitude(lift.double()).exp()
-
-    def row_means(self, x: Tensor, m: Tensor | None = None) -> Floats:
-        """Return means for infinitely many tests at scaled inputs, (n,); see `row_terms`."""
-        with torch.no_grad():
-            means = [
-                self.row_terms(chunk, self.endless(len(chunk)), m).mean for chunk in x.split(CHUNK)
-            ]
-        return numpy_of(torch.cat(means))
+    def amplitude(self, phi: Tensor) -> Tensor:
+        """Return the amplitude of the tile process for features phi (n, r), (n,)."""
+        return self.tiles.log_amplitude((phi @ self.tiles.head).double()).exp()
 
     def is_precise(self) -> bool:
         """Return whether the measurements are precise; see `MOST_NOISE`."""

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from geogp.models.field.measurement import MeasurementLaw
+from geogp.models.field.measurement import ENDLESS, MeasurementLaw
 from geogp.models.field.near_network import NearNetworks
 from geogp.models.field.near_rows import Conditional
 from geogp.models.field.parameters import FieldParameters, numpy_of
@@ -24,12 +24,14 @@ class FieldErrors:
     `networks`: networks that predict a measurement from the measurements near it.
     `networks_law`: distribution of the errors of the networks.
     `networks_share`: share of the networks in predictions, from 0 to 1.
+    `reach_km`: distance to the nearest row up to which errors were seen; see `fade`.
     """
 
     law: PredictiveLaw
     networks: NearNetworks
     networks_law: PredictiveLaw
     networks_share: float = 0.0
+    reach_km: float = ENDLESS
 
     @classmethod
     def none(cls, parameters: FieldParameters) -> "FieldErrors":
@@ -37,6 +39,14 @@ class FieldErrors:
         sizes = parameters.architecture
         networks = NearNetworks(len(sizes.used), sizes.torch_dtype).to(parameters.device)
         return cls(law=no_law(), networks=networks, networks_law=no_law())
+
+    def fade(self, distance: Floats) -> Floats:
+        """Return the share of laws and networks at distances to the nearest row in km, (n,).
+
+        Within `reach_km` the share is 1. Beyond, nothing was learned about the errors, and the
+        share falls as (reach / distance)², so that the process is left.
+        """
+        return np.square(self.reach_km / np.maximum(distance, self.reach_km))
 
 
 def error_covariates(

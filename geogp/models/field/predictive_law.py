@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -35,8 +35,8 @@ COVARIATES = (
 )
 """Covariates of a prediction; see `PredictiveLaw`."""
 
-DISTANCE = COVARIATES.index("log distance")
-"""Column of the log distance to other places, on which the scale of precise rows depends."""
+SIMPLE = [1 + COVARIATES.index(name) for name in ("log distance", "near scatter")]
+"""Positions in the design of the covariates of a simple law: of the scale, and of it alone."""
 
 LOG_SD = COVARIATES.index("log sd")
 """Column of the log standard deviation of the prediction."""
@@ -55,6 +55,12 @@ PRIOR_GROUPS = 0.5
 
 OFFSET_GROUPS = 16.0
 """Smallest prior weight of the difference between training and held-out rows, in groups of rows."""
+
+GROUP_ROWS = 15
+"""Rows of a larger group count as this many rows, because their errors depend on each other."""
+
+LEAST_GAIN = 0.003
+"""Smallest gain in the log density per row for which errors depend on all covariates."""
 
 ROWS_OF_LIGHT_TAILS = 5000
 """With fewer errors, the fitted tails are at least as heavy as normal tails."""
@@ -111,10 +117,6 @@ class PredictiveLaw:
         """Whether the errors have the same distribution whatever the covariates."""
         return not (self.coefficients[:, 1:].any() or self.outputs.any())
 
-    def at(self, covariates: Floats) -> tuple[Floats, Floats, Shape]:
-        """Return mean (n,), sd (n,) and shape of the errors, for covariates (n, c)."""
-        return self.parameters(covariates).distribution()
-
     def parameters(self, covariates: Floats) -> "Parameters":
         """Return the parameters of the errors' distributions, for covariates (n, c)."""
         design = _design(covariates, self.ranges)
@@ -140,7 +142,11 @@ class Parameters(NamedTuple):
         """Return the distributions of (y - mean) / sd, where y has these distributions."""
         return self._replace(a=(self.a - mean) * np.exp(-log_sd), log_b=self.log_b - log_sd)
 
-    def pooled(self, other: "Parameters", share: float) -> "Parameters":
+    def faded(self, fade: Floats) -> "Parameters":
+        """Return the distributions between these, at `fade` 1, and the standard normal, at 0."""
+        return Parameters(*(fade * values for values in self))
+
+    def pooled(self, other: "Parameters", share: float | Floats) -> "Parameters":
         """Return the weighted means of these parameters and of `other`, with the weight `share`.
 
         If all ε and log δ are equal, this averages the quantiles (up to the kind of mean of b). The
@@ -193,26 +199,22 @@ class Errors:
 
     `errors` (n,) are the errors, and `covariates` (n, c) the covariates of the predictions.
     `held_out` (n,) marks rows outside the fit; the other rows are training rows, each predicted
-    without its group. `groups` (n,) are the groups of rows; by default each row is a group.
+    without its group, or `alone` (n,) without its own row only. `groups` (n,) are the groups of
+    rows, in which a row left out alone is a group of its own.
     """
 
     errors: Floats
     covariates: Floats
     held_out: NDArray[np.bool_]
-    groups: NDArray[np.int64] | None = None
+    alone: NDArray[np.bool_]
+    groups: NDArray[np.int64]
 
     def joined(self, other: "Errors") -> "Errors":
-        """Return these errors followed by `other`."""
-        groups = [
-            np.arange(len(rows.errors)) if rows.groups is None else rows.groups
-            for rows in (self, other)
-        ]
-        return Errors(
-            np.concatenate([self.errors, other.errors]),
-            np.concatenate([self.covariates, other.covariates]),
-            np.concatenate([self.held_out, other.held_out]),
-            np.concatenate(groups),
-        )
+        """Return these errors followed by `other`; groups of equal numbers stay apart."""
+        apart = replace(other, groups=other.groups + self.groups.max(initial=-1) + 1)
+        names = [field.name for field in fields(self)]
+        pairs = [(getattr(self, name), getattr(apart, name)) for name in names]
+        return Errors(*map(np.concatenate, pairs))
 
     @property
     def values(self) -> Floats:
@@ -227,29 +229,59 @@ class Errors:
             self, errors=errors, covariates=with_prediction(self.covariates, mean, log_sd)
         )
 
+    def at(self, chosen: NDArray[np.bool_]) -> "Errors":
+        """Return the errors of some rows, marked by `chosen` (n,)."""
+        return Errors(*(getattr(self, field.name)[chosen] for field in fields(self)))
+
+    @property
+    def weights(self) -> Floats:
+        """As how many rows each row counts, (n,); see `GROUP_ROWS`."""
+        _, number, size = np.unique(self.groups, return_inverse=True, return_counts=True)
+        return np.minimum(1.0, GROUP_ROWS / size)[number]
+
     def group_rows(self, marked: NDArray[np.bool_]) -> float:
-        """Return the mean, over the rows with `marked` (n,), of the size of a row's group."""
-        if self.groups is None or not marked.any():
+        """Return the mean size of a row's group, over the rows with `marked` (n,)."""
+        if not marked.any():
             return 1.0
-        sizes = np.unique(self.groups[marked], return_counts=True)[1]
+        sizes = np.unique(self.groups[marked], return_counts=True)[1].clip(max=GROUP_ROWS)
         return float((sizes @ sizes) / sizes.sum())
 
 
-def fit_law(errors: Errors, *, precise: bool = False) -> PredictiveLaw:
+def earns_covariates(errors: Errors) -> bool:
+    """Return whether a law with all covariates predicts errors better than a simple law.
+
+    Both laws are fitted to each half of the groups, and compared on the other half; see
+    `LEAST_GAIN`. With few groups, the covariates of a group are those of its place, so that a law
+    learns the places by heart.
+    """
+    names, number = np.unique(errors.groups, return_inverse=True)
+    if len(names) < 2:
+        return False
+    first = (np.random.default_rng(0).permutation(len(names)) % 2 == 0)[number]
+    gain = 0.0
+    for half in (first, ~first):
+        learned, other = errors.at(half), errors.at(~half)
+        pair = fit_law(learned), fit_law(learned, simple=True)
+        full, simple = (law.parameters(other.covariates).log_density(other.errors) for law in pair)
+        gain += float(other.weights @ (full - simple))
+    return bool(gain > LEAST_GAIN * errors.weights.sum())
+
+
+def fit_law(errors: Errors, *, simple: bool = False) -> PredictiveLaw:
     """Fit the error distribution to standardised errors by maximum a posteriori.
 
-    The objective is the sum of the log densities, minus a penalty: the prior weight times half the
-    sum of the squared coefficients of standardised covariates. The penalty keeps the result near
-    the standard normal if there are few rows. The errors of a group depend on each other. So the
-    weight is `PRIOR_GROUPS` times the mean size of a group, but at least `PRIOR_ROWS`. Covariates
-    are clamped to their 1 % and 99 % quantiles. The features were learned from the training rows,
-    but not from the held-out rows. So each parameter differs by a constant between these two kinds
-    of rows. The weight of the constants is `OFFSET_GROUPS` times the mean size of a held-out group,
-    but at least `PRIOR_ROWS`. The result is the distribution for held-out rows. Tails lighter than
-    normal tails need `ROWS_OF_LIGHT_TAILS` rows.
+    The objective is the weighted sum of the log densities (`Errors.weights`), minus a penalty: the
+    prior weight times half the sum of the squared coefficients of standardised covariates. The
+    penalty keeps the result near the standard normal if there are few rows. The errors of a group
+    depend on each other. So the weight is `PRIOR_GROUPS` times the mean size of a group, but at
+    least `PRIOR_ROWS`. Covariates are clamped to their 1 % and 99 % quantiles. The features were
+    learned from the training rows, but not from the held-out rows. So each parameter differs by a
+    constant between these two kinds of rows. The weight of the constants is `OFFSET_GROUPS` times
+    the mean size of a held-out group, but at least `PRIOR_ROWS`. The result is the distribution for
+    held-out rows. Tails lighter than normal tails need `ROWS_OF_LIGHT_TAILS` rows.
 
-    If `precise` is true, log b is a linear function of the log distance to other places alone, the
-    tail weight is the same everywhere, and a and ε are 0.
+    If `simple` is true, log b is a linear function of the covariates `SIMPLE` alone, the tail
+    weight is the same everywhere, and a and ε are 0.
 
     The linear part is fitted first. Then each network is fitted alone to correct the linear part,
     with the same penalty on its weights but no penalty on its intercepts; the result is the mean of
@@ -259,16 +291,17 @@ def fit_law(errors: Errors, *, precise: bool = False) -> PredictiveLaw:
     r = torch.as_tensor(np.ascontiguousarray(errors.errors, np.float64))
     if not len(r) or not all(np.isfinite(v).all() for v in (errors.errors, errors.covariates)):
         raise NumericalError("expected finite errors and covariates to fit a predictive law to.")
+    rows = torch.as_tensor(errors.weights)
     ranges = _ranges(errors.covariates)
     inside = (~errors.held_out).astype(np.float64)
     design = torch.as_tensor(np.vstack([_design(errors.covariates, ranges), inside]))
     c = errors.covariates.shape[1]
     used = torch.ones(PARAMETERS, len(design), dtype=torch.float64)
     used[[0, 2, 3], 1 + c : -1] = 0.0  # only the scale uses squares
-    if precise:
+    if simple:
         used.zero_()
         used[1:4:2, [0, -1]] = 1.0
-        used[1, 1 + DISTANCE] = 1.0
+        used[1, SIMPLE] = 1.0
     weight = torch.full_like(used, max(PRIOR_ROWS, PRIOR_GROUPS * _rows_per_group(errors)))
     of_networks = float(weight[0, 0])
     weight[:, -1] = max(PRIOR_ROWS, OFFSET_GROUPS * errors.group_rows(errors.held_out))
@@ -277,7 +310,7 @@ def fit_law(errors: Errors, *, precise: bool = False) -> PredictiveLaw:
     def loss(parameters: torch.Tensor, penalty: torch.Tensor) -> torch.Tensor:
         a, log_b, skewness, log_tail = parameters.unbind()
         density = _log_density(r, a, log_b, *_bounded(skewness, log_tail, most_tail))
-        return (penalty / 2 - density.sum()) / len(r)
+        return (penalty / 2 - density @ rows) / len(r)
 
     theta = torch.zeros_like(used, requires_grad=True)
     _minimise(lambda: loss((theta * used) @ design, (weight * theta.square()).sum()), [theta], 200)
@@ -295,7 +328,7 @@ def fit_law(errors: Errors, *, precise: bool = False) -> PredictiveLaw:
             size = outputs.square().sum() + hidden[:, 1:].square().sum()
             return loss(linear + outputs @ torch.tanh(hidden @ inputs), of_networks * size)
 
-        if not precise:
+        if not simple:
             _minimise(corrected, [hidden, outputs], ITERATIONS)
         every_hidden.append(hidden.detach().numpy())
         every_output.append(outputs.detach().numpy() / NETWORKS)
@@ -325,21 +358,21 @@ def with_prediction(covariates: Floats, mean: Floats, log_sd: Floats) -> Floats:
 
 
 def pooled_law(
-    first: PredictiveLaw,
+    first: Parameters,
     second: PredictiveLaw,
-    share: float,
+    share: float | Floats,
     covariates: Floats,
     predicted: Sequence[Floats],
 ) -> Parameters:
     """Return the pooled distributions of values with two predictions; see `Parameters.pooled`.
 
-    `first` is the law of the errors of the prediction in `covariates` (n, c). `second`, with the
-    weight `share`, is that of `predicted`, which contains means and log standard deviations (n,).
+    `first` are the parameters of the errors of the prediction in `covariates` (n, c). `second`,
+    with the weight `share`, is the law of the errors of `predicted`, which contains means and log
+    standard deviations (n,).
     """
     mean, log_sd = predicted
-    of_first = first.parameters(covariates).scaled(*prediction_in(covariates))
     of_second = second.parameters(with_prediction(covariates, mean, log_sd)).scaled(mean, log_sd)
-    return of_first.pooled(of_second, share)
+    return first.scaled(*prediction_in(covariates)).pooled(of_second, share)
 
 
 def _minimise(

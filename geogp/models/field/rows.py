@@ -6,8 +6,11 @@ from functools import cached_property
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.spatial import KDTree
 from torch import Tensor
 
+from geogp.models.field.blocks import RowTerms
+from geogp.models.field.home import Home, Locations
 from geogp.models.field.parameters import FieldParameters, numpy_of
 from geogp.models.field.vecchia import (
     NearSites,
@@ -32,6 +35,7 @@ class FieldRows:
     `near`: the places of the rows, and a tree for searches among the places.
     `numbers`: how many near places condition a place in training, and how many a prediction.
     `seed`: seed of the order in which places condition each other.
+    `home`: where the field goes far from the rows.
     `groups`: the groups of the rows, (n,), during a fit.
     """
 
@@ -43,6 +47,7 @@ class FieldRows:
     near: NearSites
     numbers: tuple[int, int]
     seed: int
+    home: Home
     groups: Tensor | None = None
 
     @classmethod
@@ -57,6 +62,7 @@ class FieldRows:
             NearSites.of(sites),
             near_places(sites),
             seed,
+            Home.nowhere(rows.x),
             rows.groups,
         )
 
@@ -96,6 +102,55 @@ class FieldRows:
             return x
         time = x[..., 2:3].clamp(*self.times)
         return torch.cat([x[..., :2], time, x[..., 3:]], -1)
+
+    def nearest(self, points: Floats, among: NearSites | None = None) -> Floats:
+        """Return the distance from points (m, 2 or more) to the nearest place in km, (m,)."""
+        distance, _ = (among or self.near).places.query(points[:, :2])
+        return np.asarray(distance, np.float64)
+
+    @cached_property
+    def nearest_others(self) -> Floats:
+        """Distance of each row to the nearest other row, in km, (n,); 0 if it is at the place."""
+        places, number, count = np.unique(
+            numpy_of(self.points)[:, :2], axis=0, return_inverse=True, return_counts=True
+        )
+        if len(places) < 2:
+            return np.zeros(len(self))
+        apart = np.asarray(KDTree(places).query(places, k=2)[0])[:, 1]
+        return np.where(count > 1, 0.0, apart)[number.reshape(-1)]
+
+    def locations(self, points: Floats) -> Locations:
+        """Return where inputs lie, whose points are (n, 3 or 4)."""
+        return Locations(points, self.nearest(points))
+
+    def features(
+        self, parameters: FieldParameters, x: Tensor, at: Locations | None = None
+    ) -> Tensor:
+        """Return the features of the field at scaled inputs, (n, r); see `home.py`.
+
+        `at` are their `locations`, if these are known.
+        """
+        inside = self.within(x, has_time=parameters.has_time)
+        phi: Tensor = parameters.basis.values(inside)
+        if not self.home.exists:
+            return phi
+        at = at or self.locations(numpy_of(parameters.points(x)))
+        return self.home.features(parameters, phi, inside, at)
+
+    def terms(
+        self,
+        parameters: FieldParameters,
+        x: Tensor,
+        counts: Tensor,
+        m: Tensor | None = None,
+        at: Locations | None = None,
+    ) -> RowTerms:
+        """Return the terms of scaled inputs (n, d) with counts (n, 2); see `features`.
+
+        `m` (r,) is the mean of the weights, by default their posterior mean.
+        """
+        phi = self.features(parameters, x, at)
+        return parameters.terms_of(phi, parameters.law.log_counts(counts), m)
 
     def distance_to_others(self, points: Floats, among: NearSites | None = None) -> Floats:
         """Return the mean distance from points (m, 2 or more) to the nearest places, in km, (m,).

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from geogp.errors import DataError
+from geogp.models.field.home import Home
+from geogp.models.field.learned_home import home_of, learned_home
 from geogp.models.field.parameters import FieldParameters
 from geogp.models.field.prediction_errors import FieldErrors
 from geogp.models.field.predictive_law import PredictiveLaw
@@ -33,6 +35,7 @@ ADDED_TENSORS = (
     ("law_hidden", "law_outputs", "near_places"),
     ("networks",),
     ("tiles.stretch", "tiles.powers", "tiles.smoothness"),
+    ("home", "reach_km"),
 )
 """First letters of the names of tensors that files of earlier versions lack; see `with_added`."""
 
@@ -44,7 +47,7 @@ def tensors_of(
     return (
         parameters.state_dict()
         | {f"rows.{name}": getattr(rows, name) for name in STORED_ROWS}
-        | _other_tensors(errors, drift, rows.seed, rows.numbers)
+        | _other_tensors(errors, drift, rows.seed, rows.numbers, rows.home)
     )
 
 
@@ -55,20 +58,23 @@ def restored(
 
     Rows of earlier versions may have another order: their crowded places were not divided into
     series of times. Raises ValueError or RuntimeError if the tensors do not fit, and DataError if
-    they are of a version whose predictions differed.
+    they are of a version whose predictions differed. The home of a field of an earlier version is
+    learned from its rows.
     """
     if EARLIER_TENSOR in tensors:
         raise DataError(
             "the field model was saved by an earlier version of geogp. Map the region again; the "
             "predictions and maps of the run stay readable."
         )
-    start = _start_tensors(parameters)
+    start, learned = _start_tensors(parameters), "home" in tensors
     tensors = with_added(tensors, start, ADDED_TENSORS)
     _check_shapes(tensors, start)
     # In their own dtypes, from which `TileProcess` knows how earlier versions stored its form.
     parameters.load_state_dict({name: tensors[name] for name in parameters.state_dict()})
     tensors = {name: tensors[name].to(value.dtype) for name, value in start.items()}
     rows = _restored_rows(parameters, tensors)
+    home = _restored_home(rows, tensors) if learned else learned_home(parameters, rows)
+    rows = replace(rows, home=home)
     return rows, _restored_errors(parameters, tensors), tensors["drift"]
 
 
@@ -82,7 +88,8 @@ def _start_tensors(parameters: FieldParameters) -> dict[str, Tensor]:
     }
     numbers = TRAINING_PLACES[0], PREDICTION_PLACES[0]
     errors, drift = FieldErrors.none(parameters), torch.zeros(2, dtype=double)
-    return parameters.state_dict() | rows | _other_tensors(errors, drift, 0, numbers)
+    home = Home.nowhere(rows["rows.x"])
+    return parameters.state_dict() | rows | _other_tensors(errors, drift, 0, numbers, home)
 
 
 def _check_shapes(tensors: Mapping[str, Tensor], start: Mapping[str, Tensor]) -> None:
@@ -98,7 +105,7 @@ def _check_shapes(tensors: Mapping[str, Tensor], start: Mapping[str, Tensor]) ->
 
 
 def _other_tensors(
-    errors: FieldErrors, drift: Tensor, seed: int, numbers: tuple[int, int]
+    errors: FieldErrors, drift: Tensor, seed: int, numbers: tuple[int, int], home: Home
 ) -> dict[str, Tensor]:
     """Return the tensors of a saved field that belong to neither parameters nor rows."""
     laws: dict[str, Tensor] = {}
@@ -114,6 +121,8 @@ def _other_tensors(
         "networks_share": torch.tensor(errors.networks_share, dtype=torch.float64),
         "order_seed": torch.tensor(seed),
         "near_places": torch.tensor(numbers),
+        "home": torch.tensor([home.range_km, home.variance, home.trend], dtype=torch.float64),
+        "reach_km": torch.tensor(errors.reach_km, dtype=torch.float64),
     }
 
 
@@ -138,11 +147,24 @@ def _restored_rows(parameters: FieldParameters, tensors: Mapping[str, Tensor]) -
     return replace(stored, numbers=numbers) if same_order else stored
 
 
+def _restored_home(rows: FieldRows, tensors: Mapping[str, Tensor]) -> Home:
+    """Return the home of the tensors; raise ValueError if a value is out of range."""
+    range_km, variance, trend = tensors["home"].tolist()
+    if not (range_km > 0 and variance >= 0 and trend in {0.0, 1.0}):
+        raise ValueError(
+            f"expected a range above 0, a variance of 0 or more and a trend of 0 or 1, found "
+            f"{range_km:g}, {variance:g} and {trend:g}"
+        )
+    return home_of(rows, range_km, variance, trend=bool(trend))
+
+
 def _restored_errors(parameters: FieldParameters, tensors: Mapping[str, Tensor]) -> FieldErrors:
     """Return the errors of the tensors; raise ValueError if a value is out of range."""
-    share = float(tensors["networks_share"])
-    if not 0 <= share <= 1:
-        raise ValueError(f"expected a share from 0 to 1, found {share:g}")
+    share, reach = float(tensors["networks_share"]), float(tensors["reach_km"])
+    if not (0 <= share <= 1 and reach > 0):
+        raise ValueError(
+            f"expected a share from 0 to 1 and a reach above 0, found {share:g} and {reach:g}"
+        )
     laws = {}
     for law in LAWS:
         arrays = {end: tensors[f"{law}_{end}"].numpy() for end in LAW_ARRAYS}
@@ -151,4 +173,4 @@ def _restored_errors(parameters: FieldParameters, tensors: Mapping[str, Tensor])
             raise ValueError("expected standard deviations of covariates above 0")
     networks = FieldErrors.none(parameters).networks
     networks.load_state_dict({name: tensors[f"networks.{name}"] for name in networks.state_dict()})
-    return FieldErrors(networks=networks, networks_share=share, **laws)
+    return FieldErrors(networks=networks, networks_share=share, reach_km=reach, **laws)

@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from geogp.models.field.conditioning import blocks_at_once
-from geogp.models.field.far_level import far_level
 from geogp.models.field.fitted import FittedField
 from geogp.models.field.level_drift import drift_factor
 from geogp.models.field.near_cache import Conditionals
 from geogp.models.field.near_rows import PATCH
-from geogp.models.field.parameters import WeightPosterior
+from geogp.models.field.parameters import WeightPosterior, numpy_of
 from geogp.models.field.tile_sequence import TileSequence, tile_sequence
 from geogp.models.field.vecchia import PREDICTION_ROWS
 from geogp.models.joint.level import (
@@ -43,34 +42,27 @@ class TileLevel(JointLevel):
     Let a_j be the weight of tile j in a sum, times `factor`. With the matrices H L, C and F of the
     `TileSequence`,
 
-    Var = ||L' H' a||² + ||F' (I - C)^(-T) a||² + ||shared' a||² + ||unseen' w||²,
-
-    with w the weights without `factor`.
+    Var = ||L' H' a||² + ||F' (I - C)^(-T) a||² + ||shared' a||².
 
     `tiles`: the distribution of the tile process.
-    `shared`: factor (n, q) of the covariance of the drift outside the times of the rows. The drift
-        is common to all tiles of one time.
-    `unseen`: sparse factor (n, q) of the covariance of the error far from all rows
-        (`far_level.py`), which is common to all times; q = 0 for the Gaussian process alone.
+    `shared`: factor (n, q) of the covariance of what tiles share beyond the rows: the error of the
+        field far from all rows (`home.py`), which is common to all times, and the drift outside the
+        times of the rows, which is common to all tiles of one time.
     `near`: the predictions of single tiles in the map, if means and variances equal these.
     """
 
     model: FittedField
     tiles: TileSequence
     shared: Floats
-    unseen: Any
     near: Conditionals | None = None
 
     def low_rank(self) -> Floats:
-        """Return P, (n, r) or more: the last columns are the drift, and the error far from rows."""
-        low, sd, shared = self.tiles.low, float(self.model.y_sd), self.shared
-        if not shared.any():
-            shared = shared[:, :0]
-        rank = low.shape[1] + shared.shape[1] + self.unseen.shape[1]
-        columns = np.empty((len(low), rank), low.dtype)
+        """Return P, (n, r + q): the last columns are `shared`."""
+        low, sd = self.tiles.low, float(self.model.y_sd)
+        columns = np.empty((len(low), low.shape[1] + self.shared.shape[1]), low.dtype)
         for at in chunks(len(low), CHUNK):
-            factor, unseen = self.factor[at, None], self.unseen[at].toarray()
-            columns[at] = np.hstack([sd * factor * low[at], factor * shared[at], unseen])
+            factor = self.factor[at, None]
+            columns[at] = np.hstack([sd * factor * low[at], factor * self.shared[at]])
         return columns
 
     @property
@@ -93,24 +85,24 @@ class TileLevel(JointLevel):
         """Return the distribution of measurements; see `JointLevel.measured`."""
         model, parameters = self.model, self.model.parameters
         x = parameters.scaled(self.x)
-        counts, inside = parameters.counts_of(tests, devices, len(x)), model.within(x)
+        counts = parameters.counts_of(tests, devices, len(x))
         if self.near is not None:
-            near = self.near.with_counts(parameters, inside, counts)
+            near = self.near.with_counts(parameters, model.rows, x, counts)
             predicted = model.predict_scaled(x, counts, near=near)
             factor = np.sqrt(predicted.function_variance / self._alone)
             noise = predicted.noise_variance
             return replace(self, mean=predicted.mean, factor=factor, noise_variance=noise)
         law = parameters.law
         shift = (law.shift(counts) - law.shift(parameters.endless(1))).detach()
-        pairs = zip(inside.split(CHUNK), counts.split(CHUNK), strict=True)
-        raw = [parameters.row_terms(*pair).noise.detach() for pair in pairs]
+        pairs = zip(x.split(CHUNK), counts.split(CHUNK), strict=True)
+        raw = [model.rows.terms(parameters, *pair).noise.detach() for pair in pairs]
         variance = (torch.cat(raw) * model.y_sd.square()).cpu().numpy()
         mean = self.mean + float(model.y_sd) * shift.cpu().numpy()
         return replace(self, mean=mean, noise_variance=variance)
 
     def single_variances(self) -> Floats:
         """Return the variance of the level at each single tile, given only the rows, (n,)."""
-        variance: Floats = self._alone * self.factor**2 + self.unseen.power(2).sum(1)
+        variance: Floats = self._alone * self.factor**2
         return variance
 
     def prior_covariance(self, tiles: NDArray[np.int64]) -> Floats:
@@ -157,30 +149,26 @@ class TileLevel(JointLevel):
             sd * gathered(iter(low), a),
             sd * self.tiles.roots(a.toarray().astype(dtype, copy=False)),
             np.asarray(a.T @ self.shared).T,
-            (self.unseen.T @ weights).toarray(),
         ]
 
     def _drawn(self, paths: int, rng: np.random.Generator) -> Iterator[Floats]:
         """Yield paths, `AT_ONCE` at a time; deviations from the mean are computed in float32."""
         single = np.float32
         low = self.tiles.low.astype(single, copy=False)
-        shared, unseen = self.shared.astype(single), self.unseen.astype(single)
+        shared = self.shared.astype(single)
         factor = (float(self.model.y_sd) * self.factor).astype(single)[:, None]
         common = self.factor.astype(single)[:, None]
 
         def path(normal: list[NDArray[np.float32]]) -> Floats:
-            weights, of_tiles, drift, far = normal
+            weights, of_tiles, beyond = normal
             deviations = self.tiles.drawn(of_tiles)
             deviations += low @ weights
             deviations *= factor
-            if shared.any():
-                deviations += common * (shared @ drift)
-            if unseen.nnz:
-                deviations += unseen @ far
+            deviations += common * (shared @ beyond)
             levels: Floats = self.mean + deviations.T
             return levels
 
-        sizes = low.shape[1], len(low), shared.shape[1], unseen.shape[1]
+        sizes = low.shape[1], len(low), shared.shape[1]
         normals = (
             [rng.standard_normal((size, batch.stop - batch.start), single) for size in sizes]
             for batch in chunks(paths, AT_ONCE)
@@ -204,7 +192,10 @@ def tile_level(
             parameters, rows, scaled, weights, earlier=options.earlier, seed=options.seed
         )
         sd = float(model.y_sd)
-        shared = drift_factor(model.away(scaled), model.drift).cpu().numpy() * sd
+        drift = drift_factor(model.away(scaled), model.drift).cpu().numpy()
+        points = numpy_of(parameters.points(scaled))
+        far = rows.home.factor(rows.locations(points))
+        shared = np.hstack([far, drift[:, drift.any(0)]]) * sd
         raw = TileLevel(
             model=model,
             x=x,
@@ -216,15 +207,15 @@ def tile_level(
             own_variance=np.zeros(n),
             tiles=tiles,
             shared=shared,
-            unseen=sparse.csr_array((n, 0)),
         )
-        if not options.calibrated:
-            means = parameters.row_means(model.within(scaled), weights.m) + tiles.means[:, 0]
-            return replace(raw, mean=float(model.y_mean) + sd * means)
         endless = parameters.endless(n)
+        if not options.calibrated:
+            pairs = zip(scaled.split(CHUNK), endless.split(CHUNK), strict=True)
+            of_field = [rows.terms(parameters, *pair, weights.m).mean for pair in pairs]
+            means = numpy_of(torch.cat(of_field)) + tiles.means[:, 0]
+            return replace(raw, mean=float(model.y_mean) + sd * means)
         near = model.cache.at(x) or model.conditionals(scaled, endless)
         raw = replace(raw, near=near)
         stated = model.predict_scaled(scaled, endless, level=True, near=near)
         factor = np.sqrt(stated.function_variance / raw.single_variances())
-        unseen = far_level(parameters, rows, scaled)
-        return replace(raw, mean=stated.mean, factor=factor, unseen=unseen)
+        return replace(raw, mean=stated.mean, factor=factor)

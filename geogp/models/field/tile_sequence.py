@@ -159,10 +159,8 @@ def tile_sequence(
     for columns in chunks(low.shape[1], AT_ONCE):
         low[:, columns] = sequence.forward(low[:, columns])
 
-    inside = rows.within(x, has_time=parameters.has_time)
-
     def subtract(chunk: slice) -> None:
-        phi = parameters.basis.values(inside[chunk])
+        phi = rows.features(parameters, x[chunk])
         np.subtract((phi @ weights.L.to(phi.dtype)).cpu().numpy(), low[chunk], out=low[chunk])
 
     with torch.no_grad():
@@ -235,8 +233,9 @@ def _blocks(
     """
     patches, before, order, most = chosen
     points, n, r = parameters.points(x), len(x), weights.L.shape[1]
-    inside, device = rows.within(x, has_time=parameters.has_time), parameters.device
-    amplitude = torch.cat([parameters.amplitude(chunk) for chunk in inside.split(CHUNK)]).detach()
+    device = parameters.device
+    features = (rows.features(parameters, chunk) for chunk in x.split(CHUNK))
+    amplitude = torch.cat([parameters.amplitude(phi) for phi in features]).detach()
     k, g = 1 if residuals is None else residuals.shape[1], int(patches.count.max())
     kind = torch.float32 if parameters.architecture.dtype == "float32" else torch.float64
     place = np.argsort(order)
@@ -248,9 +247,11 @@ def _blocks(
         number = patches.rows(np.arange(chunk.start, chunk.stop)[:, None], g)
         known = on_device(number != NO_ROW, device)
         tile = on_device(patches.order[number], device)
-        near = near_rows(parameters, rows, points[tile].cpu().numpy(), patch=known)
+        of_tiles = points[tile].cpu().numpy()
+        near = near_rows(parameters, rows, of_tiles, patch=known)
         tiles_of = x[tile.flatten()], parameters.endless(tile.numel())
-        terms = NearTerms.of(parameters, rows, *tiles_of, near, weights=weights)
+        places = rows.locations(of_tiles.reshape(-1, of_tiles.shape[-1]))
+        terms = NearTerms.of(parameters, rows, *tiles_of, near, weights=weights, at=places)
         values = terms.deviations
         if residuals is not None:
             values = torch.cat([residuals[near.distinct], values[:, 1:]], 1)

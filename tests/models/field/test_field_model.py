@@ -16,7 +16,6 @@ from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.field import vecchia
 from geogp.models.field.blocks import Block
 from geogp.models.field.conditioning import block_at, condition_on, rows_at
-from geogp.models.field.far_level import far_level
 from geogp.models.field.fit import FieldFit, drift_of
 from geogp.models.field.fitted import FittedField
 from geogp.models.field.near_cache import DISTANCE, NETWORKS
@@ -332,8 +331,7 @@ def test_the_level_has_the_mean_of_most_tests_and_the_normal_shape(world):
     x = _rows(6, 3, 9)[0]
     level, most = model.predict(x, level=True), model.predict(x, np.inf, np.inf)
     np.testing.assert_array_equal(level.mean, most.mean)
-    far = far_level(model.parameters, model.rows, model.parameters.scaled(x)).power(2).sum(1)
-    np.testing.assert_allclose(level.function_variance, most.function_variance + far, rtol=1e-12)
+    np.testing.assert_allclose(level.function_variance, most.function_variance, rtol=1e-12)
     assert most.shape is not GAUSSIAN
     assert level.shape is GAUSSIAN
     assert (level.noise_variance == 0).all()
@@ -412,7 +410,8 @@ def test_field_mean_and_tile_kernel_against_their_formulas(world):
     x = _rows(6, 3, 9)[0]
     parameters = model.parameters
     asked = _held(parameters, x, np.zeros(len(x)), rows.counts.numpy().max(0)[None])
-    mean = model.y_mean.item() + model.y_sd.item() * parameters.row_means(parameters.scaled(x))
+    terms = model.rows.terms(parameters, parameters.scaled(x), parameters.endless(len(x)))
+    mean = model.y_mean.item() + model.y_sd.item() * terms.mean.detach()
     np.testing.assert_allclose(mean, _mean(model, asked), rtol=1e-10)
     np.testing.assert_allclose(model.tile_kernel(x, x[:3]), _dense(model, asked)[:, :3], rtol=1e-9)
 
@@ -534,12 +533,19 @@ class TestRecovery:
         ahead = np.abs(found.mean.reshape(50, 4)[:, 1:] - found.mean.reshape(50, 4)[:, :1])
         assert ahead.max() < 1.0
 
-    def test_save_and_load(self, recovered, tmp_path):
-        model, truth, test = recovered
+    @pytest.fixture
+    def pooled(self, recovered):
+        """The model with a share of networks, which do not earn one here."""
+        model, *others = recovered
+        assert model.errors.networks_share == 0
+        return replace(model, errors=replace(model.errors, networks_share=0.3)), *others
+
+    def test_save_and_load(self, pooled, tmp_path):
+        model, truth, test = pooled
         save_model(model, tmp_path / "m.safetensors")
         same, _ = load_model(tmp_path / "m.safetensors")
         np.testing.assert_array_equal(same.rows.earlier, model.rows.earlier)
-        assert same.errors.networks_share == model.errors.networks_share > 0
+        assert same.errors.networks_share == 0.3
         asked = truth["x"][test], truth["tests"][test]
         first, second = model.predict(*asked), same.predict(*asked)
         for part in ("mean", "function_variance", "tile_variance", "noise_variance"):
@@ -549,8 +555,8 @@ class TestRecovery:
         )
 
     @pytest.mark.parametrize("asked", [{}, {"tests": 7.0, "devices": 2.0}, {"level": True}])
-    def test_predictions_from_the_level_of_single_tiles_are_the_same(self, recovered, asked):
-        model, truth, test = recovered
+    def test_predictions_from_the_level_of_single_tiles_are_the_same(self, pooled, asked):
+        model, truth, test = pooled
         x = truth["x"][test]
         first = model.predict(x, **asked)
         with model.remembering(x):
@@ -560,8 +566,8 @@ class TestRecovery:
                 getattr(second, part), getattr(first, part), rtol=1e-9, atol=1e-12, err_msg=part
             )
 
-    def test_outside_the_times_of_the_rows_there_is_no_level_to_keep(self, recovered):
-        model, truth, _ = recovered
+    def test_outside_the_times_of_the_rows_there_is_no_level_to_keep(self, pooled):
+        model, truth, _ = pooled
         names = {*Conditional._fields, *NETWORKS, DISTANCE}
         with model.remembering(truth["x"][:3]) as level:
             assert set(level) == names

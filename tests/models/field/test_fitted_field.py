@@ -10,20 +10,29 @@ import numpy as np
 import pytest
 import torch
 from benchmark_scripts import load
-from field_worlds import grid, make_field
+from field_worlds import grid, make_field, with_home
+from scipy.spatial.distance import cdist
 from torch import Tensor
 
 from geogp.errors import DataError
 from geogp.models.catalogue.build import build
 from geogp.models.catalogue.storage import load_model, save_model
+from geogp.models.field.fit import reach_of
 from geogp.models.field.fitted import FittedField
+from geogp.models.field.home import Home
+from geogp.models.field.learned_home import learned_home
+from geogp.models.field.measurement import ENDLESS
 from geogp.models.field.parameters import FieldParameters
+from geogp.models.field.prediction_errors import FieldErrors
 from geogp.models.field.predictive_law import no_law
 from geogp.models.joint.level import joint_level
 
 second = load("speed.second_device")
 
-LAW_NAMES = "law_", "networks_law_", "networks_share", "order_seed", "near_places"
+HOME_NAMES = "home", "reach_km"
+"""Names of the tensors of a field that say what it does far from its rows."""
+
+LAW_NAMES = "law_", "networks_law_", "networks_share", "order_seed", "near_places", *HOME_NAMES
 """First letters of the names of the tensors that a field keeps as numbers and NumPy arrays."""
 
 PARTS = ("mean", "function_variance", "tile_variance", "noise_variance")
@@ -32,18 +41,18 @@ PARTS = ("mean", "function_variance", "tile_variance", "noise_variance")
 @pytest.fixture
 def field() -> FittedField:
     """A field whose errors and networks differ from those before a fit."""
-    made = make_field(5, 60)
+    made = with_home(make_field(5, 60), 3.0, 0.2, trend=True)
     law = no_law()
     law.coefficients[:2, 0] = 0.1, 0.3
     with torch.no_grad():
         made.errors.networks.last[:, -1] = 0.2
-    errors = replace(made.errors, law=law, networks_share=0.3)
+    errors = replace(made.errors, law=law, networks_share=0.3, reach_km=4.0)
     return replace(made, errors=errors, drift=torch.tensor([0.05, 0.01], dtype=torch.float64))
 
 
 def _same(one: FittedField, other: FittedField, **close: float) -> None:
-    """Compare predictions of two fields, within and after the times of the rows."""
-    for x in (grid(5), grid(5, 2.0)):
+    """Compare predictions of two fields, also far from the rows and after their times."""
+    for x in (grid(5), grid(5, 2.0), np.add(grid(5), [1.5, 0, 0])):
         for how in ({"level": True}, {"tests": 4.0, "devices": 2.0}):
             first, second = one.predict(x, **how), other.predict(x, **how)
             for part in PARTS:
@@ -73,7 +82,7 @@ class TestDevice:
         assert field.to(torch.device("cpu")) is field
 
     def test_everything_moves_and_predicts_the_same(self, field):
-        x, asked = grid(5), ({"level": True}, {"tests": 4.0})
+        x, asked = np.add(grid(5), [0.8, 0, 0]), ({"level": True}, {"tests": 4.0})
         plain = [field.predict(x, **how) for how in asked]
         # These are on the host, wherever the field is: they become tensors in a file.
         host = {name for name in field.state_dict() if name.startswith(LAW_NAMES)}
@@ -85,6 +94,7 @@ class TestDevice:
             assert there.device == second.DEVICE
         assert {"rows.x", "rows.points", "rows.logs", "networks.last", "drift"} < tensors.keys()
         assert stayed == host
+        assert there.rows.home.anchors.device == there.rows.home.times.device == second.DEVICE
         for one, expected in zip(found, plain, strict=True):
             for part in PARTS:
                 np.testing.assert_allclose(
@@ -118,6 +128,8 @@ class TestStored:
         _same(same, field, rtol=0)
         assert same.rows.numbers == field.rows.numbers
         assert same.rows.seed == field.rows.seed
+        np.testing.assert_array_equal(same.rows.home.places, field.rows.home.places)
+        assert same.errors.reach_km == 4.0
         assert same.state_dict().keys() == tensors.keys()
         for name, value in same.state_dict().items():
             assert torch.equal(value, tensors[name]), name
@@ -128,6 +140,12 @@ class TestStored:
             (_without("rows.y"), r"missing tensors \['rows.y'\]"),
             (_without("drift"), r"missing tensors \['drift'\], unknown tensors \[\]"),
             (_without("networks.last"), r"missing tensors \['networks.last'\]"),
+            (_without("reach_km"), r"missing tensors \['reach_km'\]"),
+            (_with("reach_km", torch.zeros_like), "a reach above 0, found 0.3 and 0"),
+            (_with("home", lambda t: t * torch.tensor([0, 1, 1])), "a range above 0, .* found 0, "),
+            (_with("home", lambda t: t * torch.tensor([1, -1, 1])), "a variance of 0 or .* -0.2 "),
+            (_with("home", lambda t: t * 0.5), "a trend of 0 or 1, found 1.5, 0.1 and 0.5"),
+            (_with("home", lambda t: t[:2]), r"expected home of shape \(3,\), found \(2,\)"),
             (
                 lambda tensors: tensors | {"other": tensors["drift"]},
                 r"missing tensors \[\], unknown .*'other'",
@@ -149,6 +167,25 @@ class TestStored:
         tensors = change(field.state_dict())
         with pytest.raises(ValueError, match=message):
             FittedField.restored(self._start(field), tensors)
+
+    def test_a_file_of_an_earlier_version_learns_its_home_from_its_rows(self, field):
+        tensors = {name: v for name, v in field.state_dict().items() if name not in HOME_NAMES}
+        same = FittedField.restored(self._start(field), tensors)
+        expected = learned_home(field.parameters, field.rows)
+        assert expected.exists
+        for name in ("range_km", "variance", "trend"):
+            assert getattr(same.rows.home, name) == getattr(expected, name)
+        assert same.errors.reach_km == ENDLESS
+        errors = replace(field.errors, reach_km=ENDLESS)
+        rows = replace(field.rows, home=expected)
+        _same(same, replace(field, errors=errors, rows=rows), rtol=1e-12)
+
+    def test_a_field_that_goes_nowhere_is_restored(self, field):
+        rows = replace(field.rows, home=Home.nowhere(field.rows.x))
+        plain = replace(field, rows=rows)
+        same = FittedField.restored(self._start(field), plain.state_dict())
+        assert not same.rows.home.exists
+        _same(same, plain, rtol=0)
 
     def test_a_file_of_a_field_without_a_fit_is_refused(self, field, tmp_path):
         save_model(self._start(field), tmp_path / "m.safetensors")
@@ -236,6 +273,58 @@ class TestRemembering:
             assert level == {}
             assert field.cache.kept is None
             np.testing.assert_array_equal(field.predict(x, 4, 2).sd, plain.sd)
+
+
+class TestFade:
+    """Beyond the distance up to which errors were seen, their laws and the networks fade."""
+
+    @staticmethod
+    def _at(*east: float) -> np.ndarray:
+        """Places in the east, in km beyond the rows."""
+        return np.array([[(4.8 + km) / 6, 0.0, 1.0] for km in east])
+
+    def test_the_share_of_a_law_falls_with_the_square_of_the_distance(self, field):
+        errors = replace(field.errors, reach_km=4.0)
+        found = errors.fade(np.array([0.0, 3.9, 4.0, 8.0, 40.0]))
+        np.testing.assert_allclose(found, [1, 1, 1, 0.25, 0.01], rtol=1e-12)
+        assert FieldErrors.none(field.parameters).fade(np.array([1e9])).tolist() == [1]
+
+    def test_predictions_keep_a_part_of_the_law(self, field):
+        law = field.errors.law
+        errors = replace(field.errors, networks_share=0.0)
+        faded, x = replace(field, errors=errors), self._at(0.5, 6.0, 12.0, 1e5)
+        plain = replace(faded, errors=FieldErrors.none(field.parameters)).predict(x, 4, 2)
+        found = faded.predict(x, 4, 2)
+        apart = cdist(6 * x[:, :2], field.rows.points[:, :2]).min(1)
+        share = np.minimum(1, 4.0 / apart) ** 2
+        assert (share[0], len(np.unique(share))) == (1, 4)
+        sd = np.sqrt(plain.variance)
+        np.testing.assert_allclose(found.mean, plain.mean + 0.1 * share * sd, rtol=1e-9)
+        np.testing.assert_allclose(found.sd, np.exp(0.3 * share) * sd, rtol=1e-9)
+        assert law.coefficients[0, 0] == 0.1
+
+    @pytest.mark.parametrize("asked", [{"level": True}, {"tests": 4.0, "devices": 2.0}])
+    def test_far_away_the_process_is_left(self, field, asked):
+        x = self._at(1e6)
+        process = replace(field, errors=FieldErrors.none(field.parameters))
+        found, expected = field.predict(x, **asked), process.predict(x, **asked)
+        np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-8)
+        np.testing.assert_allclose(found.variance, expected.variance, rtol=1e-8)
+        here = field.predict(x * [0, 0, 1], **asked).mean
+        assert here != process.predict(x * [0, 0, 1], **asked).mean
+
+    def test_what_is_remembered_fades_too(self, field):
+        x = self._at(0.5, 12.0)
+        expected = field.predict(x, 4, 2)
+        with field.remembering(x):
+            found = field.predict(x, 4, 2)
+        np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-9)
+        np.testing.assert_allclose(found.sd, expected.sd, rtol=1e-9)
+
+    def test_the_reach_holds_most_of_the_distances_above_zero(self):
+        away = np.concatenate([np.zeros(500), np.arange(1.0, 101.0)])
+        assert reach_of(away) == pytest.approx(95.05)
+        assert reach_of(np.zeros(9)) == ENDLESS
 
 
 def test_a_field_that_is_widened_stays_as_it_is(field):

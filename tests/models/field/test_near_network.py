@@ -6,7 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from field_worlds import errors_apart
 from scipy.integrate import quad
+from scipy.spatial.distance import cdist
 from torch.nn import functional
 
 from geogp.distributions.prediction import Prediction
@@ -14,7 +16,7 @@ from geogp.errors import DataError, NumericalError
 from geogp.models.catalogue.build import build
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.field import fitted as field_model
-from geogp.models.field import near_network
+from geogp.models.field import near_network, predictive_law
 from geogp.models.field.fitted import FittedField
 from geogp.models.field.near_cache import DISTANCE
 from geogp.models.field.near_network import HIDDEN, MEMBERS, WEIGHTS, NearNetworks
@@ -23,7 +25,7 @@ from geogp.models.field.parameters import numpy_of
 from geogp.models.field.prediction_errors import FieldErrors, error_covariates
 from geogp.models.field.predictive_law import (
     COVARIATES,
-    Errors,
+    GROUP_ROWS,
     Parameters,
     fit_law,
     no_law,
@@ -212,7 +214,7 @@ def test_scaled_and_standardised_undo_each_other():
 def test_errors_of_another_prediction_belong_to_the_same_values():
     random = np.random.default_rng(0)
     covariates = random.standard_normal((30, len(COVARIATES)))
-    seen = Errors(random.standard_normal(30), covariates, np.ones(30, bool))
+    seen = errors_apart(random.standard_normal(30), covariates)
     mean, log_sd = random.standard_normal((2, 30))
     other = seen.predicted_by(mean, log_sd)
     np.testing.assert_allclose(other.values, seen.values)
@@ -278,12 +280,17 @@ def test_predictions_are_pooled_from_both_laws(field):
     networks = near_network.network_predictions(
         parameters, errors.networks, field.sums, scaled, [counts]
     )[0]
-    first = errors.law.parameters(covariates)
+    places = numpy_of(parameters.points(scaled))[:, :2]
+    apart = cdist(places, numpy_of(field.rows.points)[:, :2]).min(1)
+    fade = np.minimum(1, errors.reach_km / apart) ** 2
+    assert 0 < (fade < 1).mean() < 0.2
+    first = Parameters(*(fade * value for value in errors.law.parameters(covariates)))
+    share = share * fade
     second = errors.networks_law.parameters(with_prediction(covariates, *networks))
     sd = np.sqrt((found.field + found.tile + found.noise).numpy())
     a = (1 - share) * (found.mean.numpy() + sd * first.a)
     a += share * (networks[0] + np.exp(networks[1]) * second.a)
-    pooled = pooled_law(errors.law, errors.networks_law, share, covariates, networks)
+    pooled = pooled_law(first, errors.networks_law, share, covariates, networks)
     np.testing.assert_allclose(pooled.a, a)
     mean, scale, shape = pooled.distribution()
     prediction = field.predict(x, 3, 2)
@@ -363,8 +370,10 @@ def test_a_file_without_networks_predicts_without_them(field, tmp_path):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("networks_share", -0.1, "expected a share from 0 to 1, found -0.1"),
-        ("networks_share", 1.5, "expected a share from 0 to 1, found 1.5"),
+        ("networks_share", -0.1, "expected a share from 0 to 1 .*, found -0.1 and"),
+        ("networks_share", 1.5, "expected a share from 0 to 1 .*, found 1.5 and"),
+        ("reach_km", 0.0, "expected .* a reach above 0, found .* and 0"),
+        ("home", -1.0, "expected a range above 0, .* found -1, -1 and -1"),
         ("networks.spread", 0.0, "expected standard deviations of inputs above 0"),
         ("networks_law_ranges", 0.0, "expected standard deviations of covariates above 0"),
         ("networks.last", np.inf, r"tensor networks.last in .* is not finite"),
@@ -417,11 +426,39 @@ def test_worse_networks_get_no_share(monkeypatch):
     assert _fit(_world(2_500), 150).errors.networks_share < 0.15
 
 
+@pytest.mark.parametrize("held_out", [False, True])
+def test_repeated_rows_of_a_group_do_not_change_the_share(held_out, monkeypatch):
+    """The groups stay as many; if each row is a group, they tell more."""
+    monkeypatch.setattr(predictive_law, "ITERATIONS", 100)
+    random = np.random.default_rng(0)
+    y, group = random.standard_normal(120), np.arange(120) // GROUP_ROWS
+    other = y + 2 * random.standard_normal(120)
+
+    def share(times: int, groups: np.ndarray) -> float:
+        n = len(groups)
+        seen = errors_apart(np.tile(y, times), np.zeros((n, len(COVARIATES))))
+        kind = {"held_out": np.full(n, held_out), "alone": np.full(n, not held_out)}
+        predicted = np.tile(other, times), np.zeros(n)
+        seen = replace(seen, groups=groups, **kind)
+        return near_network.law_and_share(seen, no_law(), predicted)[1]
+
+    found = share(1, group)
+    assert 0.3 < found < 0.7
+    assert share(4, np.tile(group, 4)) == found
+    assert share(4, np.arange(480)) > found
+
+
 def test_the_law_of_the_networks_is_fitted_to_their_errors():
     """Errors with twice the stated standard deviation give a scale of 2."""
     random = np.random.default_rng(0)
     covariates = np.zeros((4_000, len(COVARIATES)))
-    seen = Errors(random.standard_normal(4_000), covariates, np.ones(4_000, bool))
+    seen = errors_apart(random.standard_normal(4_000), covariates)
     law = fit_law(seen.predicted_by(np.zeros(4_000), np.full(4_000, math.log(0.5))))
-    pooled = pooled_law(no_law(), law, 1.0, covariates, (np.zeros(4_000), np.full(4_000, -0.7)))
+    pooled = pooled_law(
+        no_law().parameters(covariates),
+        law,
+        1.0,
+        covariates,
+        (np.zeros(4_000), np.full(4_000, -0.7)),
+    )
     assert np.exp(pooled.log_b).mean() == pytest.approx(1.0, abs=0.08)

@@ -1,14 +1,16 @@
 """Predictions from near rows, with and without rows left out, against dense conditioning."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
-from field_worlds import field_of, grid, make_field
+from field_worlds import field_of, grid, make_field, with_home
 from scipy.spatial import KDTree
+from scipy.spatial.distance import cdist
 
 from geogp.models.catalogue.build import build
 from geogp.models.field import conditioning, left_out
@@ -90,8 +92,13 @@ def _given_near(model: FittedField, rows: slice, near: NearRows) -> Conditional:
         return given_rows(model.parameters, model.rows, x, counts, near, weights=weights)
 
 
-def _left_out(model: FittedField) -> left_out.LeftOutRows:
-    return left_out.left_out(model.parameters, model.rows, np.random.default_rng(0))
+def _left_out(model: FittedField, alone: Floats) -> left_out.LeftOutRows:
+    return left_out.left_out(model.parameters, model.rows, alone, np.random.default_rng(0))
+
+
+def _blocks(place: Floats) -> Floats:
+    """Groups of places."""
+    return (2 * place[:, 0]).round() + 9 * (place[:, 1] > 0)
 
 
 def _refitted(K: Floats, errors: Floats) -> Floats:
@@ -141,7 +148,7 @@ def test_history_against_a_plain_loop():
             if same[k, j]:
                 own = [own[0] + z[k, j] ** 2, own[1] + 1, own[2] + z[k, j]]
             else:
-                near = [near[0] + w[k, j] * z[k, j] ** 2, near[1] + w[k, j]]
+                near = [near[0] + (w[k, j] * z[k, j]) ** 2, near[1] + w[k, j] ** 2]
             tests = [tests[0] + w[k, j] * log_tests[k, j], tests[1] + w[k, j]]
         scatter = np.log(own[0] / own[1]), np.log(near[0] / near[1])
         expected.append([*scatter, np.log(own[1]), own[2] / own[1], tests[0] / tests[1]])
@@ -173,7 +180,7 @@ def test_without_near_rows_there_is_the_prior_and_no_history(model):
     nothing = NearRows.of(np.full((9, 4), NO_ROW), model.device)
     found = _given_near(model, slice(9), nothing)
     with torch.no_grad():
-        alone = without_rows(model.parameters, x, counts, model.parameters.weights)
+        alone = without_rows(model.parameters, model.rows, x, counts, model.parameters.weights)
     assert not found.history.any()
     for one, other in zip(found, alone, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
@@ -196,10 +203,13 @@ def test_predictions_are_the_same_without_history(model):
     )
 
 
+ALONE, GROUPED = np.ones(60, bool), np.zeros(60, bool)
+
+
 @pytest.mark.usefixtures("exact")
 class TestLeftOut:
     def test_a_single_row_is_predicted_from_all_others(self, model):
-        rows, found, *_ = _left_out(model)
+        rows, found, *_ = _left_out(model, ALONE)
         world, every = _world(model), np.arange(60)
         expected = [_given(world, j, every[every != j], *_weights(model)) for j in every]
         np.testing.assert_allclose(_laws(found), expected, rtol=1e-8)
@@ -207,11 +217,9 @@ class TestLeftOut:
 
     def test_a_group_is_predicted_from_all_others(self, model):
         """The weights have the posterior given the other groups' rows alone, in closed form."""
-        model = self._grouped(
-            model, lambda place: (2 * place[:, 0]).round() + 9 * (place[:, 1] > 0)
-        )
+        model = self._grouped(model, _blocks)
         group = model.rows.groups.numpy()
-        rows, found, distance, _ = _left_out(model)
+        rows, found, distance, nearest, _ = _left_out(model, GROUPED)
         world, at = _world(model), [model.rows.y.tolist().index(y) for y in rows.y]
         assert sorted(at) == list(range(60))
         assert rows.groups.tolist() == group[at].tolist()
@@ -231,21 +239,70 @@ class TestLeftOut:
         others = [KDTree(np.unique(place[group != group[j]], axis=0)) for j in at]
         away = [distance_to_others(t, place[[j]])[0] for t, j in zip(others, at, strict=True)]
         np.testing.assert_allclose(distance, away, rtol=1e-12)
+        away = [t.query(place[j])[0] for t, j in zip(others, at, strict=True)]
+        np.testing.assert_allclose(nearest, away, rtol=1e-12)
         points = model.parameters.points(rows.x).numpy()
         assert (distance > model.rows.distance_to_others(points)).any()
 
-    def test_all_rows_as_one_group_are_left_out_one_by_one(self, model):
-        expected = _left_out(model).predicted
-        found = _left_out(self._grouped(model, lambda place: 0 * place[:, 0])).predicted
+    def test_all_rows_as_one_group_or_each_as_its_own_are_left_out_alone(self, model):
+        one = self._grouped(model, lambda place: 0 * place[:, 0])
+        own = self._grouped(model, lambda place: np.arange(len(place)))
+        random = np.random.default_rng(0)
+        for rows in (model.rows, one.rows, own.rows):
+            np.testing.assert_array_equal(left_out.rows_alone(rows, random), ALONE)
+        expected, found = (_left_out(field, ALONE).predicted for field in (model, one))
         np.testing.assert_array_equal(_laws(found), _laws(expected))
 
+    def test_of_rows_in_groups_half_are_left_out_alone(self, model):
+        """Each row then has the prediction of its kind."""
+        model = self._grouped(model, _blocks)
+        alone = left_out.rows_alone(model.rows, np.random.default_rng(1))
+        assert alone.sum() == 30
+        single, grouped, both = (_left_out(model, kind) for kind in (ALONE, GROUPED, alone))
+        numbers = both.numbers.numpy()
+        assert sorted(numbers) == list(range(60))
+        assert both.rows.groups.tolist() == model.rows.groups[numbers].tolist()
+        for name in ("predicted", "distance", "nearest"):
+            kinds = [self._by_number(part, name) for part in (single, grouped, both)]
+            expected = np.where(alone.reshape(60, *[1] * (kinds[0].ndim - 1)), *kinds[:2])
+            np.testing.assert_allclose(kinds[2], expected, rtol=1e-9)
+            assert not np.allclose(kinds[0], kinds[1])
+
     def test_of_more_rows_some_are_chosen(self, model, monkeypatch):
-        every = _laws(_left_out(model).predicted)
+        every = _laws(_left_out(model, ALONE).predicted)
         monkeypatch.setattr(left_out, "MOST_ROWS", 20)
-        rows, found, *_ = _left_out(model)
-        at = [model.rows.y.tolist().index(y) for y in rows.y]
-        assert len(set(at)) == 20
-        np.testing.assert_allclose(_laws(found), every[at], rtol=1e-9)
+        rows, found, *_, numbers = _left_out(model, ALONE)
+        assert rows.y.tolist() == model.rows.y[numbers].tolist()
+        assert len(numbers.unique()) == 20
+        np.testing.assert_allclose(_laws(found), every[numbers], rtol=1e-9)
+
+    def test_a_row_left_out_alone_does_not_know_its_own_value(self, model):
+        model = with_home(model, 2.0, 0.3)
+        changed = model.rows.y.clone()
+        changed[11] += 100
+        other = replace(model, rows=replace(model.rows, y=changed))
+        first, second = (self._by_number(_left_out(m, ALONE), "predicted") for m in (model, other))
+        np.testing.assert_array_equal(second[11], first[11])
+        assert (second != first).any(1).sum() == 59
+
+    def test_far_from_other_rows_a_row_left_out_goes_home(self, model):
+        """As a field of the other rows does, with the same home and the same weights."""
+        model = with_home(model, 2.0, 0.3)
+        places = model.rows.points[:, :2].numpy()
+        apart = np.where(np.eye(60, dtype=bool), np.inf, cdist(places, places)).min(1)
+        found = _left_out(model, ALONE)
+        np.testing.assert_allclose(self._by_number(found, "nearest"), apart, atol=1e-12)
+        laws = self._by_number(found, "predicted")
+        lonely = np.flatnonzero(apart > 0)
+        assert len(lonely) > 2
+        for j in [*lonely, 0]:
+            others = model.rows.rows.at(torch.arange(60) != j)
+            field = field_of(deepcopy(model.parameters), others)
+            rows = replace(field.rows, home=model.rows.home)
+            field = replace(field, parameters=model.parameters, rows=rows)
+            at = slice(j, j + 1)
+            expected = _laws(field.conditional(model.rows.x[at], model.rows.counts[at]))[0]
+            np.testing.assert_allclose(laws[j], expected, rtol=1e-8)
 
     def test_of_more_held_out_rows_some_are_chosen(self, model, monkeypatch):
         rows = Rows(model.rows.x + 0.01, model.rows.y, model.rows.counts)
@@ -258,6 +315,13 @@ class TestLeftOut:
         assert some.numbers is None
         np.testing.assert_allclose(_laws(some.predicted), _laws(every.predicted)[at], rtol=1e-9)
         np.testing.assert_array_equal(some.distance, every.distance[at])
+
+    @staticmethod
+    def _by_number(found: left_out.LeftOutRows, name: str) -> Floats:
+        """A part of the result, in the order of the stored rows."""
+        values = getattr(found, name)
+        values = values if isinstance(values, np.ndarray) else _laws(values)
+        return values[np.argsort(found.numbers.numpy())]
 
     @staticmethod
     def _grouped(model: FittedField, rule: Callable[[Floats], Floats]) -> FittedField:
@@ -287,9 +351,11 @@ def test_places_that_are_not_searched_give_no_rows(model):
 def test_a_fit_hands_the_groups_of_its_rows_to_the_errors(monkeypatch):
     seen = []
 
-    def watched(parameters: FieldParameters, rows: FieldRows, rng: np.random.Generator) -> object:
-        seen.append(rows)
-        return left_out.left_out(parameters, rows, rng)
+    def watched(
+        parameters: FieldParameters, rows: FieldRows, alone: Floats, rng: np.random.Generator
+    ) -> object:
+        seen.append((rows, alone))
+        return left_out.left_out(parameters, rows, alone, rng)
 
     monkeypatch.setattr(field_fit, "left_out", watched)
     random = np.random.default_rng(0)
@@ -302,7 +368,8 @@ def test_a_fit_hands_the_groups_of_its_rows_to_the_errors(monkeypatch):
         model, _ = fit(parameters, train, data.at(np.arange(9)), FitSettings(epochs=1, batch=32))
         laws.append(model.errors.law.coefficients)
         assert model.rows.groups is None
-    grouped, single = seen
+    (grouped, half), (single, every) = seen
+    assert (half.sum(), every.sum()) == (64, 128)
     assert grouped.groups.tolist() == (7 + (grouped.x[:, 0] > 0)).tolist()
     assert len(single.groups.unique()) == len(single) == 128
     assert not np.array_equal(*laws)

@@ -57,7 +57,7 @@ def _slow(source, place, time, without: int | None) -> np.ndarray:
 @pytest.mark.parametrize("n", [90, 300])
 def test_they_are_those_of_a_slow_loop(n):
     rows, others = _rows(n), _rows(30, seed=1)
-    fast = near.left_out_summaries(near.near_summaries, rows, np.arange(n), 0)
+    fast = near.left_out_summaries(near.near_summaries, rows, np.arange(n), np.ones(n, bool), 0)
     slow = [_slow(rows, rows.place[i], rows.time[i], i) for i in range(n)]
     np.testing.assert_allclose(fast, slow, atol=1e-6)
     fast = near.near_summaries(rows, others, None)
@@ -103,7 +103,9 @@ def _changed(rows, chosen) -> "near.Measurements":
 def test_the_own_row_does_not_matter(krige):
     rows = _rows(240)
     make = _krige(rows) if krige else near.near_summaries
-    found = partial(near.left_out_summaries, make, groups=np.arange(240), seed=0)
+    found = partial(
+        near.left_out_summaries, make, groups=np.arange(240), alone=np.ones(240, bool), seed=0
+    )
     before, after = found(rows=rows), found(rows=_changed(rows, 7))
     # Kriging subtracts the mean of the quarter, which contains the row.
     assert np.allclose(after[7], before[7], atol=3.0 if krige else 1e-6, equal_nan=True)
@@ -115,11 +117,24 @@ def test_no_row_of_the_own_group_matters(krige):
     rows = _rows(240)
     groups = np.unique(np.floor(rows.place / 2), axis=0, return_inverse=True)[1].reshape(-1)
     make = _krige(rows) if krige else near.near_summaries
-    found = partial(near.left_out_summaries, make, groups=groups, seed=0)
+    found = partial(near.left_out_summaries, make, groups=groups, alone=np.zeros(240, bool), seed=0)
     chosen = groups == groups[0]
     before, after = found(rows=rows), found(rows=_changed(rows, chosen))
     np.testing.assert_array_equal(after[chosen], before[chosen])
     assert not np.allclose(after, before, equal_nan=True)
+
+
+def test_some_rows_are_left_out_alone_and_others_with_their_groups():
+    rows = _rows(240)
+    groups = np.unique(np.floor(rows.place / 2), axis=0, return_inverse=True)[1].reshape(-1)
+    alone = np.random.default_rng(0).random(240) < 0.5
+    every, none = np.ones(240, bool), np.zeros(240, bool)
+    found, single, grouped = (
+        near.left_out_summaries(near.near_summaries, rows, groups, marked, 0)
+        for marked in (alone, every, none)
+    )
+    np.testing.assert_array_equal(found, np.where(alone[:, None], single, grouped))
+    assert not np.allclose(single, grouped, equal_nan=True)
 
 
 def test_values_of_asked_rows_are_not_used():
