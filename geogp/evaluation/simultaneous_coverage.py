@@ -39,6 +39,7 @@ from geogp.evaluation.paired import (
     student_quantile,
     sums_by_block,
 )
+from geogp.evaluation.splits.split_names import CELL_DEGREES
 from geogp.evaluation.splits.split_rows import cell_indices
 from geogp.evaluation.strata import MIN_ROWS
 
@@ -134,6 +135,21 @@ def blocks_of(longitude: Floats, latitude: Floats) -> Numbers:
     """Return the index of each row's block, (n,); a block is a cell of 0.1 by 0.1 degrees."""
     _, number = np.unique(cell_indices(longitude, latitude), axis=0, return_inverse=True)
     return number.reshape(-1)
+
+
+def most_missed(pit: Floats, longitude: Floats, latitude: Floats) -> list[float] | None:
+    """Return the centre of the block with the most rows outside their 95 % intervals.
+
+    The result is longitude and latitude, or None if no row lies outside. `pit` (n,) is as in
+    `class_reports`.
+    """
+    outside = np.abs(pit - 0.5) > 0.475
+    if not outside.any():
+        return None
+    cells = cell_indices(longitude[outside], latitude[outside])
+    blocks, rows = np.unique(cells, axis=0, return_counts=True)
+    x, y = (blocks[rows.argmax()] + 0.5) * CELL_DEGREES
+    return [round(float((x + 180) % 360 - 180), 2), round(float(y), 2)]
 
 
 def class_reports(

@@ -66,11 +66,12 @@ class Report(ReportFacts):
     The following fields have sentences. `headline` states whether the 95 % intervals have the
     stated coverage. `reliance` says what a reader may rely on, by label. `covariates` has one
     sentence for each covariate, and one for all providers. `findings` has one sentence for each
-    split, and `areas` one for each entry of `areas_check` and `areas_unchecked` of run.json.
-    `marks` names the marked strata of each split. `rules` explains how strata are pooled and
-    marked, `repairs` explains how the intervals were repaired, and `statements` explains the limits
-    of the numbers. `splits` has the split reports by name: ``blocks`` comes first; splits with
-    training rows near test rows (`splits.Split.flatters`) come last.
+    split, and one for each split with intervals that are too narrow in rough places (see
+    `rough_places.py`). `areas` has one for each entry of `areas_check` and `areas_unchecked` of
+    run.json. `marks` names the marked strata of each split. `rules` explains how strata are pooled
+    and marked, `repairs` explains how the intervals were repaired, and `statements` explains the
+    limits of the numbers. `splits` has the split reports by name: ``blocks`` comes first; splits
+    with training rows near test rows (`splits.Split.flatters`) come last.
     """
 
     unit: str
@@ -116,7 +117,10 @@ def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
             *(say("report", "covariate", one, unit) for one in given(run.covariates, [])),
             *([say("report", "providers", run.providers)] if given(run.providers, []) else []),
         ],
-        findings=[say("report", "finding", split) for split in splits.values()],
+        findings=[
+            *(say("report", "finding", split) for split in splits.values()),
+            *(text for split in splits.values() if (text := say("report", "rough", split))),
+        ],
         areas=[
             *(say("report", "areas", splits[name].title, one) for name, one in checks.items()),
             *(

@@ -14,8 +14,15 @@ from geogp.evaluation.assessment import (
     split_rows,
 )
 from geogp.evaluation.metrics import binomial_interval, pit_counts
+from geogp.evaluation.rough_places import roughness_strata
 from geogp.evaluation.score_groups import GroupReport, Spread, fold_spread, group_reports
-from geogp.evaluation.simultaneous_coverage import Check, ClassReport, blocks_of, class_reports
+from geogp.evaluation.simultaneous_coverage import (
+    Check,
+    ClassReport,
+    blocks_of,
+    class_reports,
+    most_missed,
+)
 from geogp.evaluation.strata import Stratum, strata_of
 from geogp.evaluation.threshold_reliability import ExceedanceReport, exceedance_reports
 from geogp.geodata.places.stratum_column import ALL
@@ -53,11 +60,12 @@ class StratumReport:
     """Scores and coverages of one stratum, on the scale of the target.
 
     `kind` is ``all``, ``stratum``, ``tests``, ``expected``, ``distance``, ``speed``, ``quarter``,
-    ``county``, ``provider``, or ``layer_`` and a name; `name` and `members` are as in
-    `strata.Stratum`. `n` is the number of test rows, and `blocks` the number of blocks of 0.1
+    ``county``, ``provider``, ``roughness``, or ``layer_`` and a name; `name` and `members` are as
+    in `strata.Stratum`. `n` is the number of test rows, and `blocks` the number of blocks of 0.1
     degrees with such rows. Scores and errors are means over the rows; `mean_error` is measurement
     minus predictive mean, so it is above 0 if predictions are too low. `pit` counts the rows by
-    their probability integral transform, in ten equal bins.
+    their probability integral transform, in ten equal bins. `most_missed` has longitude and
+    latitude of the centre of the block with the most rows outside their 95 % intervals, or is None.
     """
 
     kind: str
@@ -72,6 +80,7 @@ class StratumReport:
     log_score: float
     mean_error: float
     pit: list[int]
+    most_missed: list[float] | None
 
     @property
     def judged(self) -> bool:
@@ -177,21 +186,26 @@ def stratum_reports(rows: pd.DataFrame, scored: pd.DataFrame, target: str) -> li
 
     Raises DataError if a distance is out of range, or a location is not finite.
     """
-    strata = strata_of(rows, scored["median"].to_numpy(), target)
-    place = (rows[name].to_numpy(np.float64) for name in ("longitude", "latitude"))
+    pit = scored["pit"].to_numpy()
+    place = rows[["longitude", "latitude"]].to_numpy(np.float64)
+    blocks = blocks_of(*place.T)
+    strata = strata_of(rows, scored["median"].to_numpy(), target) | roughness_strata(rows, pit)
     groups = {kind: {one.name: one.rows for one in of} for kind, of in strata.items()}
-    found = class_reports(scored["pit"].to_numpy(), groups, blocks_of(*place))
+    found = class_reports(pit, groups, blocks)
     flat = [stratum for of in strata.values() for stratum in of]
     return [
-        _report(judged, stratum, scored[stratum.rows])
+        _report(judged, stratum, scored[stratum.rows], place[stratum.rows])
         for judged, stratum in zip(found, flat, strict=True)
     ]
 
 
-def _report(judged: ClassReport, stratum: Stratum, scored: pd.DataFrame) -> StratumReport:
+def _report(
+    judged: ClassReport, stratum: Stratum, scored: pd.DataFrame, place: Floats
+) -> StratumReport:
     mean = {
         name: float(scored[name].to_numpy().mean()) for name in ("width", "crps", "nll", "error")
     }
+    pit = scored["pit"].to_numpy()
     return StratumReport(
         judged.kind,
         stratum.name,
@@ -204,7 +218,8 @@ def _report(judged: ClassReport, stratum: Stratum, scored: pd.DataFrame) -> Stra
         crps=mean["crps"],
         log_score=mean["nll"],
         mean_error=mean["error"],
-        pit=pit_counts(scored["pit"].to_numpy()).tolist(),
+        pit=pit_counts(pit).tolist(),
+        most_missed=most_missed(pit, *place.T),
     )
 
 

@@ -71,6 +71,44 @@ def test_a_stratum_made_wrong_is_marked_and_no_other(wide, run_of):
         assert "Off" in text
 
 
+@pytest.mark.usefixtures("no_drawings")
+@pytest.mark.parametrize("step", [0.0, 3.0])
+def test_intervals_too_narrow_along_a_border_are_said(predictions_of, run_of, step):
+    """West of -66.05 degrees, measurements are above the prediction, and east of it below."""
+    rows = predictions_of("blocks", stratum=["urban", "rural"] * 3000, seed=6)
+    rows["quadkey"] = np.arange(len(rows)).astype(str)
+    east = rows["longitude"] + 66.05
+    sd = np.sqrt(rows["function_variance"] + rows["noise_variance"])
+    rows["y"] -= np.where(np.abs(east) < 0.04, step * sd * np.sign(east), 0.0)
+    report = build_report(as_record(run_of(rows)), rows)
+    rough, smooth = report.splits["blocks"].kinds["roughness"]
+    assert [rough.name, smooth.name] == ["rough places", "smooth places"]
+    assert rough.n == 600 == len(rows) - smooth.n
+    if not step:
+        # Below 93 %, but by chance.
+        assert rough.coverage[-1].observed < 0.93
+        assert rough.coverage[-1].band[1] > 0.95
+        assert len(report.findings) == 1
+        return
+    longitude, latitude = rough.most_missed
+    assert longitude == -66.05
+    within = f"{100 * rough.coverage[-1].observed:.1f}"
+    told = (
+        f"such as along sharp borders: of 600 measurements in such rough places, {within} % lie "
+        "inside their 95 % interval, and the block of 0.1 degrees with the most measurements "
+        f"outside has its centre at longitude \N{MINUS SIGN}66.05 and latitude {latitude:.2f}."
+    )
+    assert report.findings[1].endswith(told)
+    assert report.findings[1].startswith("Split by blocks: the intervals are too narrow where")
+    assert "rough places: " in report.marks["blocks"]
+    assert report.reliance["Weakest group"].startswith(f"rough places, {within} % of 600")
+    html = report_html(report, rows).replace("\N{NO-BREAK SPACE}", " ")
+    for text in (html, report_markdown(report)):
+        assert told in text
+        assert "roughness of errors" in text
+        assert "the errors of the eight nearest other tiles differ most" in text
+
+
 def test_pooled_places_that_remain_too_few_are_shown_and_not_judged(wide):
     found = {one.name: one for one in stratum_reports(wide, split_rows(wide), "download")}
     assert found["others (2 counties)"].n == 80
@@ -117,7 +155,7 @@ def test_right_predictions_are_seldom_marked():
 def test_tables_without_the_new_columns_have_fewer_kinds(both, run_of):
     report = build_report(as_record(run_of(both)), both)
     kinds = {one.kind for one in report.splits["blocks"].strata}
-    assert kinds == {"all", "stratum", "tests", "speed", "quarter"}
+    assert kinds == {"all", "stratum", "tests", "speed", "quarter", "roughness"}
     assert report.splits["blocks"].folds == 1
     assert report.splits["blocks"].spread == {}
 
