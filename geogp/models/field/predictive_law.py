@@ -50,14 +50,13 @@ PARAMETERS = 4
 PRIOR_ROWS = 30.0
 """Weight of the prior, in rows. The prior is centred at the standard normal distribution."""
 
-PRIOR_GROUPS = 0.5
-"""Smallest prior weight of the coefficients of covariates, in groups of rows."""
-
 OFFSET_GROUPS = 16.0
 """Smallest prior weight of the difference between training and held-out rows, in groups of rows."""
 
 GROUP_ROWS = 15
-"""Rows of a larger group count as this many rows, because their errors depend on each other."""
+"""Rows of a larger group count as this many rows, because their errors depend on each other, or as
+many more rows as groups need in order to count as much in total as the rows left out alone.
+"""
 
 LEAST_GAIN = 0.003
 """Smallest gain in the log density per row for which errors depend on all covariates."""
@@ -237,13 +236,19 @@ class Errors:
     def weights(self) -> Floats:
         """As how many rows each row counts, (n,); see `GROUP_ROWS`."""
         _, number, size = np.unique(self.groups, return_inverse=True, return_counts=True)
-        return np.minimum(1.0, GROUP_ROWS / size)[number]
+        return np.minimum(1.0, self._group_rows / size)[number]
+
+    @property
+    def _group_rows(self) -> float:
+        """Return the largest number of rows as which a group counts; see `GROUP_ROWS`."""
+        groups = len(np.unique(self.groups[~self.alone]))
+        return max(GROUP_ROWS, np.count_nonzero(self.alone) / max(groups, 1))
 
     def group_rows(self, marked: NDArray[np.bool_]) -> float:
         """Return the mean size of a row's group, over the rows with `marked` (n,)."""
         if not marked.any():
             return 1.0
-        sizes = np.unique(self.groups[marked], return_counts=True)[1].clip(max=GROUP_ROWS)
+        sizes = np.unique(self.groups[marked], return_counts=True)[1].clip(max=self._group_rows)
         return float((sizes @ sizes) / sizes.sum())
 
 
@@ -273,12 +278,12 @@ def fit_law(errors: Errors, *, simple: bool = False) -> PredictiveLaw:
     The objective is the weighted sum of the log densities (`Errors.weights`), minus a penalty: the
     prior weight times half the sum of the squared coefficients of standardised covariates. The
     penalty keeps the result near the standard normal if there are few rows. The errors of a group
-    depend on each other. So the weight is `PRIOR_GROUPS` times the mean size of a group, but at
-    least `PRIOR_ROWS`. Covariates are clamped to their 1 % and 99 % quantiles. The features were
-    learned from the training rows, but not from the held-out rows. So each parameter differs by a
-    constant between these two kinds of rows. The weight of the constants is `OFFSET_GROUPS` times
-    the mean size of a held-out group, but at least `PRIOR_ROWS`. The result is the distribution for
-    held-out rows. Tails lighter than normal tails need `ROWS_OF_LIGHT_TAILS` rows.
+    depend on each other, so a large group weighs less than its rows. Covariates are clamped to
+    their 1 % and 99 % quantiles. The features were learned from the training rows, but not from the
+    held-out rows. So each parameter differs by a constant between these two kinds of rows. The
+    weight of the constants is `OFFSET_GROUPS` times the mean size of a held-out group, but at least
+    `PRIOR_ROWS`. The result is the distribution for held-out rows. Tails lighter than normal tails
+    need `ROWS_OF_LIGHT_TAILS` rows.
 
     If `simple` is true, log b is a linear function of the covariates `SIMPLE` alone, the tail
     weight is the same everywhere, and a and ε are 0.
@@ -302,8 +307,7 @@ def fit_law(errors: Errors, *, simple: bool = False) -> PredictiveLaw:
         used.zero_()
         used[1:4:2, [0, -1]] = 1.0
         used[1, SIMPLE] = 1.0
-    weight = torch.full_like(used, max(PRIOR_ROWS, PRIOR_GROUPS * _rows_per_group(errors)))
-    of_networks = float(weight[0, 0])
+    weight = torch.full_like(used, PRIOR_ROWS)
     weight[:, -1] = max(PRIOR_ROWS, OFFSET_GROUPS * errors.group_rows(errors.held_out))
     most_tail = math.log(MAX_TAILWEIGHT) if len(r) >= ROWS_OF_LIGHT_TAILS else 0.0
 
@@ -326,7 +330,7 @@ def fit_law(errors: Errors, *, simple: bool = False) -> PredictiveLaw:
             hidden: torch.Tensor = hidden, outputs: torch.Tensor = outputs
         ) -> torch.Tensor:
             size = outputs.square().sum() + hidden[:, 1:].square().sum()
-            return loss(linear + outputs @ torch.tanh(hidden @ inputs), of_networks * size)
+            return loss(linear + outputs @ torch.tanh(hidden @ inputs), PRIOR_ROWS * size)
 
         if not simple:
             _minimise(corrected, [hidden, outputs], ITERATIONS)
@@ -399,13 +403,6 @@ def _ranges(covariates: Floats) -> Floats:
     spread = clamped.std(0)
     spread[spread < MIN_SPREAD] = NO_EFFECT
     return np.array([low, high, clamped.mean(0), spread])
-
-
-def _rows_per_group(errors: Errors) -> float:
-    """Return the number of rows divided by the effective number of their groups."""
-    kinds = (errors.held_out, ~errors.held_out)
-    groups = sum(float(marked.sum()) / errors.group_rows(marked) for marked in kinds)
-    return len(errors.errors) / groups
 
 
 def _log_density(

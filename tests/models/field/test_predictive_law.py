@@ -313,6 +313,16 @@ def test_rows_of_a_group_count_as_at_most_fifteen():
     assert np.ptp(weights[groups == 7]) == 0
 
 
+def test_groups_count_as_much_in_total_as_the_rows_left_out_alone():
+    sizes = [40, 60, 10]
+    group = np.repeat(np.arange(3), sizes)
+    groups = np.concatenate([group, 3 + np.arange(90)])
+    seen = replace(_drawn(BY_BOTH, 200), groups=groups, alone=groups >= 3)
+    sums = [seen.weights[groups == name].sum() for name in range(3)]
+    assert sums == pytest.approx([30, 30, 10])
+    assert (seen.weights[seen.alone] == 1).all()
+
+
 def test_groups_of_both_kinds_of_rows_are_counted():
     seen = _drawn(BY_BOTH, 110)
     groups = np.repeat([0, 1, 2], [60, 10, 40])
