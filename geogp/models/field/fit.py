@@ -209,8 +209,8 @@ class FieldFit(SteppedFit[FieldParameters]):
 
         The posterior of the coefficients is conditioned on the means of the other weights. This
         maximises the bound if they are independent of the other weights. The error distribution is
-        learned from the errors of training rows, half of them predicted without their own row alone
-        and half without their group, and of validation rows. It depends on all covariates, and the
+        learned from the errors of training rows, predicted without their own row alone or without
+        their group (`rows_alone`), and of validation rows. It depends on all covariates, and the
         networks have a share, if that earns its place and the measurements are not precise; the
         covariance knows the sizes of precise errors better. The validation rows are stored at the
         end, and the weights conditioned on all rows.

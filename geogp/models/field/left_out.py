@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 MOST_ROWS = 12_000
 """Largest number of training rows whose errors are estimated; from more rows, a subset is drawn."""
 
-ALONE = 0.5
+ALONE = 0.25
 """Share of the rows that are left out alone if the rows have groups. So the errors of one fit tell
 about single gaps as well as about larger ones.
 """
