@@ -39,6 +39,12 @@ ROWS_BEYOND = 0.4
 ENDS = (0.05, 0.15, 0.4)
 """Ends of the classes of distance, in widths of the training data."""
 
+DISTANCES = (
+    *(f"{low:g} to {high:g}" for low, high in zip((0, *ENDS), ENDS, strict=False)),
+    f"{ENDS[-1]:g} or more",
+)
+"""Names of these classes."""
+
 BESIDE = 0.04
 """Rows nearer to the border than this share of the width are in a class of their own."""
 
@@ -147,9 +153,7 @@ def distance_classes(train: Floats, asked: Floats) -> NDArray[np.str_]:
     The width of the training data is the longer side of their bounding box.
     """
     apart, _ = cKDTree(train).query(asked)
-    names = [f"{low:g} to {high:g}" for low, high in zip((0, *ENDS), ENDS, strict=False)]
-    names.append(f"{ENDS[-1]:g} or more")
-    return np.array(names)[np.searchsorted(ENDS, apart / np.ptp(train, axis=0).max(), "right")]
+    return np.array(DISTANCES)[np.searchsorted(ENDS, apart / np.ptp(train, axis=0).max(), "right")]
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import torch
+from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 import geogp
 from benchmarks.accuracy import spatial
-from benchmarks.beyond_cases import CASES, NOISES, World
+from benchmarks.beyond_cases import CASES, DISTANCES, NOISES, World
 from benchmarks.beyond_data import DATA, folder
 from benchmarks.markdown import percent, plus_minus, table
 from benchmarks.script import (
@@ -40,6 +41,7 @@ from benchmarks.script import (
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
 from geogp.evaluation.metrics import row_scores
+from geogp.maps.figures.figure_style import TEXT, WIDTH, paper_style
 
 LEVELS = (50, 80, 95)
 """Levels of the intervals in percent."""
@@ -291,6 +293,16 @@ class Pooled:
         }
 
 
+DRAWN = {
+    "field": ("o", "#0b4f8a"),
+    "exact": ("s", "#d2691e"),
+    "gpboost": ("^", "#7b3294"),
+    "oracle": ("_", "black"),
+}
+"""Marker and colour of each model in the figure."""
+
+DRAWN_AS = {"ls": "-", "lw": 1, "ms": 4}
+
 SUMMARY = ("model", "classes", "meet all aims", "clearly miss an aim", "CPU seconds of a fit")
 
 HEADER = (
@@ -375,6 +387,65 @@ standard errors. An aim that is missed by more, or in a single field, is clearly
 {table(HEADER, lines, left=(0, 1, 2, 15))}"""
 
 
+def figure(found: list[Figures]) -> Figure:
+    """Return the figure: coverage and loss of each model by distance, pooled over all cases.
+
+    The cases are those with an oracle and classes of distance. The bars are two standard errors.
+    """
+    with paper_style():
+        drawn = Figure(figsize=(WIDTH, 2.9), layout="constrained")
+        left, right = drawn.subplots(1, 2)
+        names = ("inside", "cluster", *DISTANCES)
+        for number, (model, (marker, colour)) in enumerate(DRAWN.items()):
+            rows = [_of_class(found, model, name) for name in names]
+            at = [k + 0.1 * number for k, each in enumerate(rows) if each]
+            seen = [Pooled(name, each) for name, each in zip(names, rows, strict=True) if each]
+            if not seen:
+                continue
+            law, fitted = ("oracle", "") if model == "oracle" else ("fit", model)
+            coverage = [each.score("coverage_95", law) for each in seen]
+            left.errorbar(
+                *(at, [100 * each.value for each in coverage]),
+                [200 * each.error for each in coverage],
+                **(DRAWN_AS | {"marker": marker, "color": colour, "label": fitted or "oracle"}),
+            )
+            if not fitted:
+                continue
+            losses = [each.score("log_score", without="oracle") for each in seen]
+            right.errorbar(
+                *(at, [each.value for each in losses], [2 * each.error for each in losses]),
+                **(DRAWN_AS | {"marker": marker, "color": colour}),
+            )
+        plain = [Pooled(name, _of_class(found, "field", name)) for name in names]
+        right.plot(
+            [each.score("log_score", "plain", without="oracle").value for each in plain],
+            color="#4d4d4d",
+            ls=":",
+            lw=1,
+            label="plain law",
+        )
+        left.axhline(95, color="black", lw=0.6, ls=":")
+        left.set_ylabel("coverage of 95 % intervals, %")
+        right.set_ylabel("log score less the oracle's")
+        for axes in (left, right):
+            axes.set_xticks(range(len(names)), names, rotation=25, ha="right")
+            axes.grid(axis="y")
+            axes.legend(fontsize=TEXT)
+        drawn.supxlabel("class of the test rows; distances in widths of the data", fontsize=TEXT)
+    return drawn
+
+
+def _of_class(found: list[Figures], model: str, name: str) -> list[Figures]:
+    """Return the scores of a class in all fields with an oracle that a model was fitted to."""
+    fits = [each["classes"] for each in found if each["model"] == _fit_of(model)]
+    return [classes[name] for classes in fits if "oracle" in classes.get(name, ())]
+
+
+def _fit_of(model: str) -> str:
+    """Return the model whose fits hold the scores of a model, or of the oracle."""
+    return "field" if model == "oracle" else model
+
+
 def main() -> None:
     """Make the missing fits, and write the table."""
     options = options_of(
@@ -406,4 +477,5 @@ def main() -> None:
     if not found:
         raise RequestError("expected a case with data, found none: choose others with --cases.")
     write_results(options.table, page(found), found)
+    figure(found).savefig(options.table / "beyond.webp", dpi=130)
     print(page(found))

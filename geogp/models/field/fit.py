@@ -19,7 +19,7 @@ from geogp.models.field.blocks import BlockRows, Shapes, flat_on_device, padded,
 from geogp.models.field.conditioning import block_at, condition_on, information_in, rows_at
 from geogp.models.field.covariance_start import start_covariance
 from geogp.models.field.fitted import FittedField
-from geogp.models.field.learned_home import home_of, learned_home
+from geogp.models.field.learned_home import at_rows, learned_home
 from geogp.models.field.left_out import LeftOutRows, left_out, rows_alone
 from geogp.models.field.level_drift import level_drift
 from geogp.models.field.measurement import ENDLESS
@@ -243,10 +243,7 @@ class FieldFit(SteppedFit[FieldParameters]):
                 networks_share=share,
                 reach_km=reach_of(seen),
             )
-            home = rows.home
-            every = replace(
-                every, home=home_of(every, home.range_km, home.variance, trend=home.trend)
-            )
+            every = replace(every, home=at_rows(rows.home, every))
             return FittedField(parameters, every, learned, field.drift)
 
 

@@ -12,10 +12,12 @@ trend of the field (universal kriging; Chilès and Delfiner 2012, section 3.4). 
 the field would differ from that of psi by 1 - c times its deviation from t' B m. So the level has
 an error δ, which is the same at all times, with the covariance
 
-    Cov(δ(x), δ(x')) = (1 - c)(1 - c') (v C(x, x') + t(x)' G t(x')).
+    Cov(δ(x), δ(x')) = (1 - c)(1 - c') (v C(x, x') + t(x)' G t(x'))
+                       + sqrt((1 - e)(1 - e')) u E(x, x').
 
 G is the covariance of the coefficients of t, and C the correlation at the distance of x and x',
-approximated from `KNOTS` places with C(x, x) = 1.
+approximated from `KNOTS` places with C(x, x) = 1. The second line says how uncertain the range of
+the tile process is (`range_doubt`): e(d) and E are as c and C, with another range and variance u.
 """
 
 from dataclasses import dataclass, replace
@@ -44,8 +46,14 @@ KNOTS = 32
 NUGGET = 0.01
 """Share of independent variation in the field; a smooth field so has no endless range."""
 
+ALONE_RANGES = 6.0
+"""A place farther than so many ranges from all knots is hardly correlated with any of them."""
+
 BEYOND = 0.5
 """A trend continues to this share of the bounding box beyond its sides, and is then constant."""
+
+RANGES = np.geomspace(0.02, 2.0, 24)
+"""Possible ranges, as a share of the diagonal of the rows' bounding box."""
 
 MOST_TIMES = 64
 """Largest number of times that have features of mean and trend of their own."""
@@ -80,6 +88,7 @@ class Home:
 
     `range_km`: l. `variance`: v, for a standardised target; 0 if the field goes nowhere.
     `trend`: whether t is (1, x, y).
+    `doubt_km`, `doubt`: range of e, and u for a standardised target.
     `anchors`: scaled inputs of rows at distant places, (a, d), on the device of the model.
     `places`: their coordinates in km, (a, 2).
     `times`: scaled times of the rows, sorted, (k,), or `MOST_TIMES` equally spaced ones. Mean and
@@ -90,6 +99,9 @@ class Home:
     range_km: float
     variance: float
     trend: bool
+    doubt_km: float
+    doubt: float
+    doubt_power: float
     anchors: Tensor
     places: Floats
     times: Tensor
@@ -103,6 +115,9 @@ class Home:
             range_km=1.0,
             variance=0.0,
             trend=False,
+            doubt_km=1.0,
+            doubt=0.0,
+            doubt_power=1.0,
             anchors=x[:0],
             places=nothing.reshape(0, 2),
             times=x.new_zeros(0),
@@ -191,7 +206,7 @@ class Home:
         mean = self._terms(at.points[:, :2]) @ self._least_squares[1]
         variance: Floats = np.square(1 - self.correlation(at.distance))
         variance *= self.variance + np.square(mean).sum(1)
-        return variance
+        return variance + self.doubt * (1 - matern(at.distance / self.doubt_km)) ** self.doubt_power
 
     def factor(self, at: Locations) -> Floats:
         """Return R (n, q), R R' the covariance of δ for a standardised target."""
@@ -200,14 +215,26 @@ class Home:
             return np.zeros((len(places), 0))
         distinct = np.unique(places, axis=0)
         knots = distinct[spread(distinct, KNOTS)]
-        value, vectors = np.linalg.eigh(matern(cdist(knots, knots) / self.range_km))
-        basis = vectors / np.sqrt(value.clip(min=TINY))
-        white = matern(cdist(places, knots) / self.range_km) @ basis
-        size = np.sqrt(np.square(white).sum(1)).clip(min=TINY)
+        apart = cdist(places, knots)
         mean = self._terms(places) @ self._least_squares[1]
         away = 1 - self.correlation(at.distance)
-        root = np.hstack([np.sqrt(self.variance) * white / size[:, None], mean])
-        return np.asarray(away[:, None] * root)
+        doubt = self.doubt * (1 - matern(at.distance / self.doubt_km)) ** self.doubt_power
+        own = np.sqrt(self.variance) * _root(knots, apart, self.range_km)
+        shared = np.sqrt(doubt)[:, None] * _root(knots, apart, self.doubt_km)
+        return np.hstack([away[:, None] * np.hstack([own, mean]), shared])
+
+
+def _root(knots: Floats, apart: Floats, range_km: float) -> Floats:
+    """Return W (n, k) with rows of length 1, W W' about the correlations of n places.
+
+    `knots` are k places, and `apart` (n, k) the distances to them. A place more than `ALONE_RANGES`
+    from all knots has the correlations of its nearest knot.
+    """
+    nearest = apart.min(1, keepdims=True)
+    apart = np.where(nearest > ALONE_RANGES * range_km, apart - nearest, apart)
+    value, vectors = np.linalg.eigh(matern(cdist(knots, knots) / range_km))
+    white = matern(apart / range_km) @ (vectors / np.sqrt(value.clip(min=TINY)))
+    return np.asarray(white / np.sqrt(np.square(white).sum(1, keepdims=True)))
 
 
 def covariance(places: Floats, range_km: float) -> Floats:

@@ -1,5 +1,6 @@
 """What the rows tell about the field far from them: its range, its variance, and a trend."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -7,8 +8,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from geogp.models.field.home import ANCHORS, MOST_TIMES, TINY, Home, covariance, spread
+from geogp.models.field.home import (
+    ANCHORS,
+    MOST_TIMES,
+    RANGES,
+    TINY,
+    Home,
+    covariance,
+    spread,
+)
 from geogp.models.field.parameters import FieldParameters, numpy_of
+from geogp.models.field.range_doubt import Far, range_doubt
 from geogp.models.field.rows import FieldRows
 from geogp.models.numerics.devices import on_device
 
@@ -20,9 +30,6 @@ PLACES = 128
 LEAST_PLACES = 16
 """With fewer places, the field goes nowhere: they tell nothing about its range."""
 
-RANGES = np.geomspace(0.02, 2.0, 24)
-"""Possible ranges, as a share of the diagonal of the rows' bounding box."""
-
 LEAST_VARIANCE = 0.135
 """Smallest variance of the field far from rows, for a standardised target.
 
@@ -31,26 +38,30 @@ It is that of parts of Puerto Rico, and of the Virgin Islands, around a level le
 smoother than the field itself, and other parts may differ more than those that have rows.
 """
 
-BEYOND = 0.3
+ONE_SIDE = 0.3
 """Share of the places on one side for which mean and trend are compared."""
+
+ON_LINE = 1e-3
+"""Places within so thin a strip, as a share of its length, count as places on a line."""
 
 TREND_GAIN = 3.0
 """A trend has squared errors this many times smaller than the mean's, on each of the four sides."""
 
 
-def home_of(rows: FieldRows, range_km: float, variance: float, *, trend: bool) -> Home:
-    """Return the home, with this range and variance, of a field that predicts from rows."""
-    if not variance:
+def at_rows(home: Home, rows: FieldRows) -> Home:
+    """Return the home with the anchors and times of these rows."""
+    if not home.exists:
         return Home.nowhere(rows.x)
     at = spread_rows(rows, ANCHORS)
+    times, quarters = times_of(rows)
     places = numpy_of(rows.points[at])[:, :2]
-    return Home(range_km, variance, trend, rows.x[at], places, *times_of(rows))
+    return replace(home, anchors=rows.x[at], places=places, times=times, quarters=quarters)
 
 
 def times_of(rows: FieldRows) -> tuple[Tensor, Floats]:
     """Return distinct times of rows, scaled and in quarters, or `MOST_TIMES` equally spaced ones.
 
-    The scaled times are empty if no input is the time.
+    Without times among the inputs, the scaled times mean nothing.
     """
     quarters, first = np.unique(numpy_of(rows.points[:, 2]), return_index=True)
     times = rows.x[on_device(first, rows.x.device), 2:3].flatten()
@@ -71,8 +82,9 @@ def spread_rows(rows: FieldRows, most: int) -> Tensor:
 def learned_home(parameters: FieldParameters, rows: FieldRows) -> Home:
     """Learn range and variance, and whether there is a trend, from the field at rows' places.
 
-    Each place has the middle time of the rows. The range is that of `RANGES` with the largest
-    restricted likelihood, whose variance is in closed form. For the trend, see `has_trend`.
+    Each place has the middle time of the rows, and the first row's provider. The range is that of
+    `RANGES` with the largest restricted likelihood, whose variance is in closed form. For the
+    trend, see `has_trend`; for the doubt about the range of the tile process, `range_doubt`.
     """
     at = spread_rows(rows, PLACES)
     if len(at) < LEAST_PLACES:
@@ -81,6 +93,8 @@ def learned_home(parameters: FieldParameters, rows: FieldRows) -> Home:
     x = rows.x[at].clone()
     if parameters.has_time:
         x[:, 2] = rows.x[:, 2].median()
+    if providers := parameters.architecture.used_providers:
+        x[:, -providers:] = rows.x[0, -providers:]
     c = parameters.architecture.used_covariates
     with torch.no_grad():
         phi = parameters.basis.values(x).double()
@@ -92,7 +106,17 @@ def learned_home(parameters: FieldParameters, rows: FieldRows) -> Home:
     trend = has_trend(places, field, range_km)
     if trend:
         range_km, variance = likeliest(places, field, linear)
-    return home_of(rows, range_km, max(variance, LEAST_VARIANCE), trend=trend)
+    doubt = range_doubt(parameters, rows, Far(range_km, variance), rows.seed)
+    found = replace(
+        Home.nowhere(rows.x),
+        range_km=range_km,
+        variance=max(variance, LEAST_VARIANCE),
+        trend=trend,
+        doubt_km=doubt.range_km,
+        doubt=doubt.variance,
+        doubt_power=doubt.power,
+    )
+    return at_rows(found, rows)
 
 
 def likeliest(places: Floats, field: Floats, T: Floats) -> tuple[float, float]:
@@ -118,13 +142,18 @@ def likeliest(places: Floats, field: Floats, T: Floats) -> tuple[float, float]:
 def has_trend(places: Floats, field: Floats, range_km: float) -> bool:
     """Return whether a linear trend continues beyond the places on each side; see `TREND_GAIN`.
 
-    The `BEYOND` of the places that lie farthest to one side are predicted from the others. On the
+    Places on a line have none, because their plane is not determined.
+
+    The `ONE_SIDE` of the places that lie farthest to one side are predicted from the others. On the
     stationary fields of `benchmarks/beyond_cases.py`, a trend that is better on some sides, or a
     little better on all, makes predictions beyond all places worse.
     """
+    across, along = np.linalg.svd(places - places.mean(0), compute_uv=False)[::-1]
+    if across < ON_LINE * along:
+        return False
     for axis, sign in product((0, 1), (1, -1)):
         side = sign * places[:, axis]
-        far = side > np.quantile(side, 1 - BEYOND)
+        far = side > np.quantile(side, 1 - ONE_SIDE)
         L = np.linalg.cholesky(covariance(places[~far], range_km))
         values = np.linalg.solve(L, field[~far])
         errors = []

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from geogp.errors import DataError
 from geogp.models.field.home import Home
-from geogp.models.field.learned_home import home_of, learned_home
+from geogp.models.field.learned_home import at_rows, learned_home
 from geogp.models.field.parameters import FieldParameters
 from geogp.models.field.prediction_errors import FieldErrors
 from geogp.models.field.predictive_law import PredictiveLaw
@@ -26,6 +26,9 @@ LAWS = ("law", "networks_law")
 
 LAW_ARRAYS = ("coefficients", "ranges", "hidden", "outputs")
 """Arrays of a `PredictiveLaw`; the names of their tensors end with these."""
+
+HOME = ("range_km", "doubt_km", "doubt_power", "variance", "doubt", "trend")
+"""Attributes of `Home` in its tensor: three above 0, two variances, and whether it has a trend."""
 
 EARLIER_TENSOR = "shape_coefficients"
 """A field with this tensor is of a version whose predictions differed."""
@@ -121,7 +124,7 @@ def _other_tensors(
         "networks_share": torch.tensor(errors.networks_share, dtype=torch.float64),
         "order_seed": torch.tensor(seed),
         "near_places": torch.tensor(numbers),
-        "home": torch.tensor([home.range_km, home.variance, home.trend], dtype=torch.float64),
+        "home": torch.tensor([getattr(home, name) for name in HOME], dtype=torch.float64),
         "reach_km": torch.tensor(errors.reach_km, dtype=torch.float64),
     }
 
@@ -149,13 +152,15 @@ def _restored_rows(parameters: FieldParameters, tensors: Mapping[str, Tensor]) -
 
 def _restored_home(rows: FieldRows, tensors: Mapping[str, Tensor]) -> Home:
     """Return the home of the tensors; raise ValueError if a value is out of range."""
-    range_km, variance, trend = tensors["home"].tolist()
-    if not (range_km > 0 and variance >= 0 and trend in {0.0, 1.0}):
+    home = dict(zip(HOME, tensors["home"].tolist(), strict=True))
+    ranges, variances = ([home[name] for name in names] for names in (HOME[:2], HOME[2:4]))
+    if not (min(ranges) > 0 and min(variances) >= 0 and home["trend"] in {0.0, 1.0}):
         raise ValueError(
-            f"expected a range above 0, a variance of 0 or more and a trend of 0 or 1, found "
-            f"{range_km:g}, {variance:g} and {trend:g}"
+            f"expected ranges and a power above 0, variances of 0 or more and a trend of 0 or 1, found "
+            f"{', '.join(f'{name} {value:g}' for name, value in home.items())}"
         )
-    return home_of(rows, range_km, variance, trend=bool(trend))
+    home["trend"] = bool(home["trend"])
+    return at_rows(replace(Home.nowhere(rows.x), **home), rows)
 
 
 def _restored_errors(parameters: FieldParameters, tensors: Mapping[str, Tensor]) -> FieldErrors:
