@@ -551,7 +551,7 @@ MUTANTS = [
     *_of(
         "models/field/predictive_law",
         "models/field/test_predictive_law",
-        large_groups_count_as_all_their_rows=("GROUP_ROWS / size)", "GROUP_ROWS + 0 * size)"),
+        large_groups_count_as_all_their_rows=("self._group_rows / size)", "GROUP_ROWS + 0 * size)"),
         covariates_always_earned=("bool(gain > LEAST_GAIN *", "bool(gain > -1e9 *"),
     ),
     *_of(

@@ -14,7 +14,7 @@ from geogp.evaluation.assessment import (
     split_rows,
 )
 from geogp.evaluation.metrics import binomial_interval, pit_counts
-from geogp.evaluation.rough_places import roughness_strata
+from geogp.evaluation.rough_places import ROUGHNESS, roughness_strata
 from geogp.evaluation.score_groups import GroupReport, Spread, fold_spread, group_reports
 from geogp.evaluation.simultaneous_coverage import (
     Check,
@@ -65,7 +65,8 @@ class StratumReport:
     degrees with such rows. Scores and errors are means over the rows; `mean_error` is measurement
     minus predictive mean, so it is above 0 if predictions are too low. `pit` counts the rows by
     their probability integral transform, in ten equal bins. `most_missed` has longitude and
-    latitude of the centre of the block with the most rows outside their 95 % intervals, or is None.
+    latitude of the centre of the block with the most rows outside their 95 % intervals, for rough
+    places; otherwise it is None.
     """
 
     kind: str
@@ -219,7 +220,7 @@ def _report(
         log_score=mean["nll"],
         mean_error=mean["error"],
         pit=pit_counts(pit).tolist(),
-        most_missed=most_missed(pit, *place.T),
+        most_missed=most_missed(pit, *place.T) if judged.kind == ROUGHNESS else None,
     )
 
 

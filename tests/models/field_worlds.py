@@ -9,7 +9,8 @@ from geogp.models.catalogue.build import build
 from geogp.models.field.conditioning import condition_on, information_in
 from geogp.models.field.fit import FieldFit
 from geogp.models.field.fitted import FittedField
-from geogp.models.field.learned_home import home_of
+from geogp.models.field.home import Home
+from geogp.models.field.learned_home import at_rows
 from geogp.models.field.parameters import FieldParameters, WeightPosterior
 from geogp.models.field.predictive_law import Errors
 from geogp.models.process.architecture import Architecture
@@ -103,10 +104,11 @@ def with_drift(field: FittedField, variance: float, trend: float) -> FittedField
 
 
 def with_home(
-    field: FittedField, range_km: float, variance: float, *, trend: bool = False
+    field: FittedField, range_km: float, variance: float, **others: float | bool
 ) -> FittedField:
     """The field that far from its rows goes to its mean, or to a linear trend."""
-    home = home_of(field.rows, range_km, variance, trend=trend)
+    home = replace(Home.nowhere(field.rows.x), range_km=range_km, variance=variance, **others)
+    home = at_rows(home, field.rows)
     return replace(field, rows=replace(field.rows, home=home))
 
 

@@ -210,15 +210,15 @@ class FieldFit(SteppedFit[FieldParameters]):
         The posterior of the coefficients is conditioned on the means of the other weights. This
         maximises the bound if they are independent of the other weights. The error distribution is
         learned from the errors of training rows, predicted without their own row alone or without
-        their group (`rows_alone`), and of validation rows. It depends on all covariates, and the
-        networks have a share, if that earns its place and the measurements are not precise; the
-        covariance knows the sizes of precise errors better. The validation rows are stored at the
-        end, and the weights conditioned on all rows.
+        their group (`rows_alone`), and of validation rows. It depends on few covariates, and the
+        networks have no share, if the measurements are precise (the covariance knows the sizes of
+        their errors better), or if all covariates predict the errors no better. The validation rows
+        are stored at the end, and the weights conditioned on all rows.
         """
         parameters, rows = deepcopy(self.process), self.field.rows
         with torch.no_grad():
             _take_coefficients(parameters, rows)
-            rows = replace(rows, home=learned_home(parameters, rows))
+            rows = rows.going(learned_home(parameters, rows))
             field = replace(
                 FittedField.unlearned(parameters, rows), drift=drift_of(parameters, rows)
             )
@@ -243,7 +243,7 @@ class FieldFit(SteppedFit[FieldParameters]):
                 networks_share=share,
                 reach_km=reach_of(seen),
             )
-            every = replace(every, home=at_rows(rows.home, every))
+            every = every.going(at_rows(rows.home, every))
             return FittedField(parameters, every, learned, field.drift)
 
 
@@ -326,7 +326,6 @@ def _errors(
     single = np.zeros(n, np.bool_)
     if alone is not None and numbers is not None:
         single = alone[numbers.cpu().numpy()]
-        groups = np.where(single, groups.max() + 1 + np.arange(n), groups)
     return Errors(
         errors / sd,
         error_covariates(parameters.law, rows.counts, predicted, distance),

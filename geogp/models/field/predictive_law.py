@@ -36,7 +36,7 @@ COVARIATES = (
 """Covariates of a prediction; see `PredictiveLaw`."""
 
 SIMPLE = [1 + COVARIATES.index(name) for name in ("log distance", "near scatter")]
-"""Positions in the design of the covariates of a simple law: of the scale, and of it alone."""
+"""Positions, in the design, of the covariates of a simple law; only the scale depends on them."""
 
 LOG_SD = COVARIATES.index("log sd")
 """Column of the log standard deviation of the prediction."""
@@ -54,8 +54,8 @@ OFFSET_GROUPS = 16.0
 """Smallest prior weight of the difference between training and held-out rows, in groups of rows."""
 
 GROUP_ROWS = 15
-"""Rows of a larger group count as this many rows, because their errors depend on each other, or as
-many more rows as groups need in order to count as much in total as the rows left out alone.
+"""A larger group counts as this many rows, because its errors depend on each other. If all groups
+together would count for less than the rows left out alone, each counts for more.
 """
 
 LEAST_GAIN = 0.003
@@ -199,7 +199,7 @@ class Errors:
     `errors` (n,) are the errors, and `covariates` (n, c) the covariates of the predictions.
     `held_out` (n,) marks rows outside the fit; the other rows are training rows, each predicted
     without its group, or `alone` (n,) without its own row only. `groups` (n,) are the groups of
-    rows, in which a row left out alone is a group of its own.
+    all rows; the error of a row left out alone counts as a group of its own.
     """
 
     errors: Floats
@@ -234,9 +234,11 @@ class Errors:
 
     @property
     def weights(self) -> Floats:
-        """As how many rows each row counts, (n,); see `GROUP_ROWS`."""
-        _, number, size = np.unique(self.groups, return_inverse=True, return_counts=True)
-        return np.minimum(1.0, self._group_rows / size)[number]
+        """Weights of the rows, (n,): 1, and less in large groups; see `GROUP_ROWS`."""
+        grouped, weights = ~self.alone, np.ones(len(self.groups))
+        _, number, size = np.unique(self.groups[grouped], return_inverse=True, return_counts=True)
+        weights[grouped] = np.minimum(1.0, self._group_rows / size)[number]
+        return weights
 
     @property
     def _group_rows(self) -> float:
@@ -248,7 +250,9 @@ class Errors:
         """Return the mean size of a row's group, over the rows with `marked` (n,)."""
         if not marked.any():
             return 1.0
-        sizes = np.unique(self.groups[marked], return_counts=True)[1].clip(max=self._group_rows)
+        single, grouped = marked & self.alone, self.groups[marked & ~self.alone]
+        sizes = np.unique(grouped, return_counts=True)[1].clip(max=self._group_rows)
+        sizes = np.concatenate([sizes, np.ones(np.count_nonzero(single))])
         return float((sizes @ sizes) / sizes.sum())
 
 

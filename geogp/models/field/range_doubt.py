@@ -71,6 +71,7 @@ class Doubt(NamedTuple):
     power: float
 
 
+@torch.no_grad()
 def range_doubt(parameters: FieldParameters, rows: FieldRows, field: Far, seed: int) -> Doubt:
     """Return the excess of the variance far from the rows.
 
@@ -90,7 +91,7 @@ def range_doubt(parameters: FieldParameters, rows: FieldRows, field: Far, seed: 
         field.variance * matern(cdist(at, places) / field.range_km) for places in (at, there)
     )
     columns = np.column_stack([np.ones(len(y)), y])
-    weights, means, variances = [], [], []
+    weights, means, variances, plain = [], [], [], []
     for factor in FACTORS:
         tiles, log_prior = _stretched(parameters, factor)
         K = numpy_of(tiles(known[None], known[None])[0]) * np.outer(amplitude, amplitude)
@@ -104,18 +105,17 @@ def range_doubt(parameters: FieldParameters, rows: FieldRows, field: Far, seed: 
         logs = np.log(np.diagonal(L)).sum() + 0.5 * np.log(information)
         weights.append(log_prior - logs - 0.5 * rest @ rest)
         means.append(mean + near.T @ rest)
-        plain = float(tiles.variance()) + field.variance - np.square(near).sum(0)
-        variances.append(plain + np.square(1 - one @ near) / information)
-        if factor == 1:
-            alone = plain
+        plain.append(float(tiles.variance()) + field.variance - np.square(near).sum(0))
+        variances.append(plain[-1] + np.square(1 - one @ near) / information)
     share = np.exp(np.array(weights) - max(weights))
     share /= share.sum()
+    alone = plain[FACTORS.tolist().index(1.0)]
     spread = np.array(means) - share @ np.array(means)
     excess = share @ (np.array(variances) + np.square(spread)) - alone
-    apart = KDTree(at).query(there)[0]
+    apart = np.asarray(KDTree(at).query(there)[0])
     diagonal = float(np.linalg.norm(np.ptp(at, axis=0)))
-    total: Floats = alone + np.median(noise)
     power = float(parameters.tiles.smoothness) + 0.5
+    total = alone + float(np.median(noise))
     return fitted(apart, excess, total, diagonal * RANGES[RANGES > SHORTEST], power)
 
 

@@ -1,7 +1,9 @@
 """The rows that a field predicts from: in km and quarters, grouped by place, with neighbours."""
 
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 import torch
@@ -68,6 +70,12 @@ class FieldRows:
 
     def __len__(self) -> int:
         return len(self.y)
+
+    def going(self, home: Home) -> Self:
+        """Return the same rows with another home; what was computed from them stays."""
+        found = copy(self)
+        object.__setattr__(found, "home", home)
+        return found
 
     @property
     def sites(self) -> Sites:

@@ -77,8 +77,7 @@ def restored(
     tensors = {name: tensors[name].to(value.dtype) for name, value in start.items()}
     rows = _restored_rows(parameters, tensors)
     home = _restored_home(rows, tensors) if learned else learned_home(parameters, rows)
-    rows = replace(rows, home=home)
-    return rows, _restored_errors(parameters, tensors), tensors["drift"]
+    return rows.going(home), _restored_errors(parameters, tensors), tensors["drift"]
 
 
 def _start_tensors(parameters: FieldParameters) -> dict[str, Tensor]:
@@ -153,10 +152,11 @@ def _restored_rows(parameters: FieldParameters, tensors: Mapping[str, Tensor]) -
 def _restored_home(rows: FieldRows, tensors: Mapping[str, Tensor]) -> Home:
     """Return the home of the tensors; raise ValueError if a value is out of range."""
     home = dict(zip(HOME, tensors["home"].tolist(), strict=True))
-    ranges, variances = ([home[name] for name in names] for names in (HOME[:2], HOME[2:4]))
+    ranges, variances = ([home[name] for name in names] for names in (HOME[:3], HOME[3:5]))
     if not (min(ranges) > 0 and min(variances) >= 0 and home["trend"] in {0.0, 1.0}):
         raise ValueError(
-            f"expected ranges and a power above 0, variances of 0 or more and a trend of 0 or 1, found "
+            f"expected ranges and a power above 0, variances of 0 or more and a trend of 0 or 1, "
+            f"found "
             f"{', '.join(f'{name} {value:g}' for name, value in home.items())}"
         )
     home["trend"] = bool(home["trend"])

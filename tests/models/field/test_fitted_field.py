@@ -35,13 +35,24 @@ HOME_NAMES = "home", "reach_km"
 LAW_NAMES = "law_", "networks_law_", "networks_share", "order_seed", "near_places", *HOME_NAMES
 """First letters of the names of the tensors that a field keeps as numbers and NumPy arrays."""
 
+OUT_OF_RANGE = {
+    "range_km": 0.0,
+    "doubt_km": -1.0,
+    "doubt_power": 0.0,
+    "variance": -0.2,
+    "doubt": -0.1,
+    "trend": 0.5,
+}
+"""Numbers that a home cannot have, in the order of its tensor."""
+
 PARTS = ("mean", "function_variance", "tile_variance", "noise_variance")
 
 
 @pytest.fixture
 def field() -> FittedField:
     """A field whose errors and networks differ from those before a fit."""
-    made = with_home(make_field(5, 60), 3.0, 0.2, trend=True)
+    made = make_field(5, 60)
+    made = with_home(made, 3.0, 0.2, trend=True, doubt=0.1, doubt_km=4.0, doubt_power=2.0)
     law = no_law()
     law.coefficients[:2, 0] = 0.1, 0.3
     with torch.no_grad():
@@ -67,6 +78,17 @@ def _tensors(field: FittedField) -> dict[str, Tensor]:
         if isinstance(value, torch.Tensor)
     }
     return field.state_dict() | rows
+
+
+def _changed(place: int, value: float) -> Callable[[Tensor], Tensor]:
+    """Return a function that sets one number of a tensor."""
+
+    def change(tensor: Tensor) -> Tensor:
+        changed = tensor.clone()
+        changed[place] = value
+        return changed
+
+    return change
 
 
 class TestDevice:
@@ -142,10 +164,11 @@ class TestStored:
             (_without("networks.last"), r"missing tensors \['networks.last'\]"),
             (_without("reach_km"), r"missing tensors \['reach_km'\]"),
             (_with("reach_km", torch.zeros_like), "a reach above 0, found 0.3 and 0"),
-            (_with("home", lambda t: t * torch.tensor([0, 1, 1])), "a range above 0, .* found 0, "),
-            (_with("home", lambda t: t * torch.tensor([1, -1, 1])), "a variance of 0 or .* -0.2 "),
-            (_with("home", lambda t: t * 0.5), "a trend of 0 or 1, found 1.5, 0.1 and 0.5"),
-            (_with("home", lambda t: t[:2]), r"expected home of shape \(3,\), found \(2,\)"),
+            *(
+                (_with("home", _changed(k, value)), rf"expected ranges .*found .*{name} {value:g}")
+                for k, (name, value) in enumerate(OUT_OF_RANGE.items())
+            ),
+            (_with("home", lambda t: t[:2]), r"expected home of shape \(6,\), found \(2,\)"),
             (
                 lambda tensors: tensors | {"other": tensors["drift"]},
                 r"missing tensors \[\], unknown .*'other'",

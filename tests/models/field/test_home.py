@@ -28,10 +28,11 @@ from geogp.models.process.architecture import Architecture
 
 SIDE = 6
 RANGE, VARIANCE = 5.0, 0.4
+DOUBT = {"doubt_km": 8.0, "doubt": 0.3, "doubt_power": 1.5}
 
 
-def matern(distance: np.ndarray) -> np.ndarray:
-    s = np.sqrt(3) * distance / RANGE
+def matern(distance: np.ndarray, range_km: float = RANGE) -> np.ndarray:
+    s = np.sqrt(3) * distance / range_km
     return (1 + s) * np.exp(-s)
 
 
@@ -96,13 +97,20 @@ def covariance(field: FittedField, x: np.ndarray) -> np.ndarray:
     K = 0.99 * matern(cdist(home.places, home.places)) + 0.01 * np.eye(len(T))
     G = VARIANCE * np.linalg.inv(T.T @ np.linalg.inv(K) @ T)
     C = VARIANCE * matern(cdist(places, places))
-    return np.outer(1 - c, 1 - c) * (C + t @ G @ t.T)
+    doubt = doubts(distance_of(field, x))
+    of_range = np.sqrt(np.outer(doubt, doubt)) * matern(cdist(places, places), DOUBT["doubt_km"])
+    return np.outer(1 - c, 1 - c) * (C + t @ G @ t.T) + of_range
+
+
+def doubts(distance: np.ndarray) -> np.ndarray:
+    """Variance of the doubt about the range at distances to the nearest row."""
+    return DOUBT["doubt"] * (1 - matern(distance, DOUBT["doubt_km"])) ** DOUBT["doubt_power"]
 
 
 @pytest.fixture(params=[False, True], ids=["mean", "trend"])
 def field(request) -> FittedField:
     """A field given 60 rows on 36 tiles, which goes to its mean or to a linear trend."""
-    return with_home(make_field(SIDE, 60), RANGE, VARIANCE, trend=request.param)
+    return with_home(make_field(SIDE, 60), RANGE, VARIANCE, trend=request.param, **DOUBT)
 
 
 class TestFeatures:
@@ -231,7 +239,7 @@ class TestError:
         x = beside(1.0)
         c, (_, of_mean) = matern(distance_of(field, x)), kriged(field, x)
         found = field.rows.home.variances(locations(field, x))
-        expected = (1 - c) ** 2 * (VARIANCE + of_mean)
+        expected = (1 - c) ** 2 * (VARIANCE + of_mean) + doubts(distance_of(field, x))
         np.testing.assert_allclose(found, expected, rtol=1e-9)
         at_rows = field.rows.locations(field.rows.points.numpy())
         assert not field.rows.home.variances(at_rows).any()
@@ -243,7 +251,7 @@ class TestError:
         for knots, atol in ((36, 1e-9), (18, 0.06)):
             monkeypatch.setattr(homes, "KNOTS", knots)
             R = home.factor(at)
-            assert R.shape == (36, knots + (3 if home.trend else 1))
+            assert R.shape == (36, 2 * knots + (3 if home.trend else 1))
             np.testing.assert_allclose(np.square(R).sum(1), home.variances(at), rtol=1e-9)
             np.testing.assert_allclose(R @ R.T, expected, atol=atol)
 
@@ -263,6 +271,14 @@ class TestError:
         assert np.isfinite(R).all()
         assert not R[0].any()
 
+    def test_far_from_all_knots_single_variances_are_kept(self, field, monkeypatch):
+        """The two tiles without a knot are far from each other and from all others."""
+        monkeypatch.setattr(homes, "KNOTS", 4)
+        places = np.array([[0.0, 0.0], [1e3, 0.0], [0.0, 1e3], [1e3, 1e3], [400.0, 1.0], [1.0, 60]])
+        at = Locations(places, np.full(6, 50.0))
+        R = field.rows.home.factor(at)
+        np.testing.assert_allclose(np.square(R).sum(1), field.rows.home.variances(at), rtol=1e-9)
+
 
 class TestPredictions:
     def test_far_away_they_are_those_of_mean_and_prior(self, field):
@@ -277,7 +293,7 @@ class TestPredictions:
         found = field.predict(x, level=True)
         assert found.mean[0] == pytest.approx(field.y_mean.item() + sd * mean, rel=1e-9)
         assert found.tile_variance[0] == pytest.approx(sd**2 * tile, rel=1e-9)
-        expected = sd**2 * (VARIANCE + kriged(field, x)[1][0] + spread_of_field)
+        expected = sd**2 * (VARIANCE + kriged(field, x)[1][0] + DOUBT["doubt"] + spread_of_field)
         assert found.field_variance[0] == pytest.approx(expected, rel=1e-9)
 
     def test_rows_near_by_or_none_give_the_same_far_away(self, field):

@@ -373,7 +373,7 @@ def test_a_file_without_networks_predicts_without_them(field, tmp_path):
         ("networks_share", -0.1, "expected a share from 0 to 1 .*, found -0.1 and"),
         ("networks_share", 1.5, "expected a share from 0 to 1 .*, found 1.5 and"),
         ("reach_km", 0.0, "expected .* a reach above 0, found .* and 0"),
-        ("home", -1.0, "expected a range above 0, .* found -1, -1 and -1"),
+        ("home", -1.0, "expected ranges and a power above 0, .* found range_km -1, "),
         ("networks.spread", 0.0, "expected standard deviations of inputs above 0"),
         ("networks_law_ranges", 0.0, "expected standard deviations of covariates above 0"),
         ("networks.last", np.inf, r"tensor networks.last in .* is not finite"),

@@ -253,11 +253,11 @@ class TestLeftOut:
         expected, found = (_left_out(field, ALONE).predicted for field in (model, one))
         np.testing.assert_array_equal(_laws(found), _laws(expected))
 
-    def test_of_rows_in_groups_half_are_left_out_alone(self, model):
+    def test_of_rows_in_groups_a_quarter_are_left_out_alone(self, model):
         """Each row then has the prediction of its kind."""
         model = self._grouped(model, _blocks)
         alone = left_out.rows_alone(model.rows, np.random.default_rng(1))
-        assert alone.sum() == 30
+        assert alone.sum() == 15
         single, grouped, both = (_left_out(model, kind) for kind in (ALONE, GROUPED, alone))
         numbers = both.numbers.numpy()
         assert sorted(numbers) == list(range(60))
@@ -368,8 +368,8 @@ def test_a_fit_hands_the_groups_of_its_rows_to_the_errors(monkeypatch):
         model, _ = fit(parameters, train, data.at(np.arange(9)), FitSettings(epochs=1, batch=32))
         laws.append(model.errors.law.coefficients)
         assert model.rows.groups is None
-    (grouped, half), (single, every) = seen
-    assert (half.sum(), every.sum()) == (64, 128)
+    (grouped, some), (single, every) = seen
+    assert (some.sum(), every.sum()) == (32, 128)
     assert grouped.groups.tolist() == (7 + (grouped.x[:, 0] > 0)).tolist()
     assert len(single.groups.unique()) == len(single) == 128
     assert not np.array_equal(*laws)

@@ -393,6 +393,30 @@ def test_all_covariates_are_used_if_they_tell_the_scale():
 
 
 @pytest.mark.usefixtures("short_networks")
+def test_rows_left_out_alone_do_not_make_a_law_that_knows_groups_by_heart_earn_its_place():
+    """Each of eight groups has a scale of its own, and covariates that tell which group it is."""
+    earned = []
+    for seed in range(8):
+        random = np.random.default_rng(seed)
+        group = np.arange(8).repeat(100)
+        scale = np.exp(random.normal(0, 0.7, 8))[group]
+        covariates = np.column_stack([random.normal(0, 1, (8, 3))[group], np.zeros((800, 8))])
+        seen = errors_apart(scale * random.standard_normal(800), covariates)
+        seen = replace(seen, groups=group, alone=random.random(800) < 0.25)
+        seen = replace(seen, held_out=np.zeros(800, bool))
+        earned.append(earns_covariates(seen))
+    assert sum(earned) <= 3
+
+
+@pytest.mark.usefixtures("short_networks")
+def test_a_small_gain_does_not_earn_its_place(monkeypatch):
+    seen = _of_groups(400, 4, 0.25, 0)
+    assert not earns_covariates(seen)
+    monkeypatch.setattr("geogp.models.field.predictive_law.LEAST_GAIN", 0.0)
+    assert earns_covariates(seen)
+
+
+@pytest.mark.usefixtures("short_networks")
 def test_covariates_of_a_simple_law_alone_earn_no_other():
     seen = _of_groups(80, 15, 0.0, 0)
     scale = np.exp(0.5 * seen.covariates[:, SIMPLE[0] - 1])
