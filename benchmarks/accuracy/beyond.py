@@ -14,7 +14,7 @@ command with more fields makes the missing fits. Writes a Markdown and a JSON fi
 import argparse
 from collections.abc import Callable, Iterable
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -293,15 +293,17 @@ class Pooled:
         }
 
 
+PLACES = ("inside", "cluster", *DISTANCES)
+"""Classes of the figure."""
+
 DRAWN = {
     "field": ("o", "#0b4f8a"),
     "exact": ("s", "#d2691e"),
     "gpboost": ("^", "#7b3294"),
+    "plain": ("x", "#4d4d4d"),
     "oracle": ("_", "black"),
 }
-"""Marker and colour of each model in the figure."""
-
-DRAWN_AS = {"ls": "-", "lw": 1, "ms": 4}
+"""Marker and colour of each model and law in the figure."""
 
 SUMMARY = ("model", "classes", "meet all aims", "clearly miss an aim", "CPU seconds of a fit")
 
@@ -394,56 +396,40 @@ def figure(found: list[Figures]) -> Figure:
     """
     with paper_style():
         drawn = Figure(figsize=(WIDTH, 2.9), layout="constrained")
-        left, right = drawn.subplots(1, 2)
-        names = ("inside", "cluster", *DISTANCES)
+        panels = drawn.subplots(1, 2)
         for number, (model, (marker, colour)) in enumerate(DRAWN.items()):
-            rows = [_of_class(found, model, name) for name in names]
-            at = [k + 0.1 * number for k, each in enumerate(rows) if each]
-            seen = [Pooled(name, each) for name, each in zip(names, rows, strict=True) if each]
-            if not seen:
-                continue
-            law, fitted = ("oracle", "") if model == "oracle" else ("fit", model)
-            coverage = [each.score("coverage_95", law) for each in seen]
-            left.errorbar(
-                *(at, [100 * each.value for each in coverage]),
-                [200 * each.error for each in coverage],
-                **(DRAWN_AS | {"marker": marker, "color": colour, "label": fitted or "oracle"}),
-            )
-            if not fitted:
-                continue
-            losses = [each.score("log_score", without="oracle") for each in seen]
-            right.errorbar(
-                *(at, [each.value for each in losses], [2 * each.error for each in losses]),
-                **(DRAWN_AS | {"marker": marker, "color": colour}),
-            )
-        plain = [Pooled(name, _of_class(found, "field", name)) for name in names]
-        right.plot(
-            [each.score("log_score", "plain", without="oracle").value for each in plain],
-            color="#4d4d4d",
-            ls=":",
-            lw=1,
-            label="plain law",
-        )
-        left.axhline(95, color="black", lw=0.6, ls=":")
-        left.set_ylabel("coverage of 95 % intervals, %")
-        right.set_ylabel("log score less the oracle's")
-        for axes in (left, right):
-            axes.set_xticks(range(len(names)), names, rotation=25, ha="right")
+            law = model if model in ("oracle", "plain") else "fit"
+            rows = _by_distance(found, "field" if law == model else model)
+            at = [k + 0.08 * number for k in rows]
+            style: Any = {"marker": marker, "color": colour, "ls": "-", "lw": 1, "ms": 4}
+            scores = {
+                "coverage": [each.score("coverage_95", law) for each in rows.values()],
+                "loss": [each.score("log_score", law, without="oracle") for each in rows.values()],
+            }
+            for axes, (scale, score) in zip(panels, ((100, "coverage"), (1, "loss")), strict=True):
+                means = [scale * each.value for each in scores[score]]
+                bars = [2 * scale * each.error for each in scores[score]]
+                axes.errorbar(at, means, bars, label=model, **style)
+        panels[0].axhline(95, color="black", lw=0.6, ls=":")
+        panels[0].set_ylabel("coverage of 95 % intervals, %")
+        panels[0].set_ylim(80, 100)
+        panels[1].set_ylabel("log score less the oracle's")
+        for axes in panels:
+            axes.set_xticks(range(len(PLACES)), PLACES, rotation=25, ha="right")
             axes.grid(axis="y")
-            axes.legend(fontsize=TEXT)
+        panels[1].legend(fontsize=TEXT)
         drawn.supxlabel("class of the test rows; distances in widths of the data", fontsize=TEXT)
     return drawn
 
 
-def _of_class(found: list[Figures], model: str, name: str) -> list[Figures]:
-    """Return the scores of a class in all fields with an oracle that a model was fitted to."""
-    fits = [each["classes"] for each in found if each["model"] == _fit_of(model)]
-    return [classes[name] for classes in fits if "oracle" in classes.get(name, ())]
-
-
-def _fit_of(model: str) -> str:
-    """Return the model whose fits hold the scores of a model, or of the oracle."""
-    return "field" if model == "oracle" else model
+def _by_distance(found: list[Figures], model: str) -> dict[int, Pooled]:
+    """Return the classes of a model's fits with an oracle, by their number in `PLACES`."""
+    fits = [each["classes"] for each in found if each["model"] == model]
+    rows = {
+        k: [classes[name] for classes in fits if "oracle" in classes.get(name, ())]
+        for k, name in enumerate(PLACES)
+    }
+    return {k: Pooled(PLACES[k], each) for k, each in rows.items() if each}
 
 
 def main() -> None:

@@ -296,8 +296,8 @@ covariance come from about {COVARIANCE_ROWS:,} training rows. For these four and
 location, scale and shape of the errors depend on covariates of the prediction.
 `kriging` uses {KRIGED_ROWS:,} random training rows.
 
-Fits ran at the same time on one machine, so the seconds compare models but are longer than those of
-single fits.
+Seconds are those of fits beside others on one machine, not all on the same day: they tell the order
+of magnitude.
 """
 
 

@@ -510,7 +510,7 @@ MUTANTS = [
         "models/field/home",
         "models/field/test_home",
         error_that_grows_from_the_start=("np.square(1 - self", "(1 - self"),
-        mean_that_is_certain=("size[:, None], mean]", "size[:, None], 0 * mean]"),
+        mean_that_is_certain=("np.hstack([own, mean])", "np.hstack([own, 0 * mean])"),
         mean_of_equal_weights=(
             "K = covariance(self.places, self.range_km)",
             "K = np.eye(len(self.places))",
@@ -520,7 +520,10 @@ MUTANTS = [
             "np.clip((places - centre) / half, low, high)",
             "(places - centre) / half",
         ),
-        error_with_another_variance=("white / size[:, None]", "white / size.max()"),
+        error_with_another_variance=(
+            "np.square(white).sum(1, keepdims=True)",
+            "np.square(white).sum(1, keepdims=True).max()",
+        ),
     ),
     *_of(
         "models/field/learned_home",
@@ -532,6 +535,17 @@ MUTANTS = [
         likelihood_without_the_determinant=(
             "free * np.log(variance) + logs",
             "free * np.log(variance)",
+        ),
+    ),
+    *_of(
+        "models/field/range_doubt",
+        "models/field/test_range_doubt",
+        ranges_without_a_prior=("weights.append(log_prior - logs", "weights.append(-logs"),
+        mean_that_all_know=("+ np.square(1 - one @ near) / information", "+ 0 * information"),
+        means_that_agree=("+ np.square(spread))", "+ 0 * spread)"),
+        variance_without_the_field=(
+            "float(tiles.variance()) + field.variance",
+            "float(tiles.variance())",
         ),
     ),
     *_of(

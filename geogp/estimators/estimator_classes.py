@@ -20,10 +20,11 @@ class FieldGP(SpatialGP):
     varies over space, and is smaller if a measurement averages more tests and devices. The width,
     the skewness and the tails of the predictive distribution are estimated from prediction errors
     at training rows and validation rows. A training row is predicted from the other rows, or from
-    the rows outside its cell (see `validation`). With 2,000 training rows or more, if that predicts
-    these errors better, the predictive distribution is averaged with that of five networks, which
-    predict a measurement from averages of the measurements near it. Far from all rows, f returns to
-    its mean, or to a linear trend, and its variance grows.
+    the rows outside its cell (see `validation`). With 2,000 training rows or more, if the
+    errors depend on more than distance and errors near by, the predictive distribution is averaged
+    with that of five networks, which predict a measurement from averages of the measurements near
+    it. Far from all rows, f returns to its mean, or to a linear trend, and its variance grows, also
+    because the range of g is uncertain.
 
     Parameters
     ----------

@@ -294,7 +294,8 @@ def drift_of(parameters: FieldParameters, rows: FieldRows) -> Tensor:
 def reach_of(nearest: Floats) -> float:
     """Return the distance up to which errors were seen, from distances to the nearest row in km.
 
-    It is the quantile `REACH` of the distances above 0; `ENDLESS` if there are none.
+    It is the quantile `REACH` of the distances above 0, because others are of repeated places;
+    `ENDLESS` if there are none.
     """
     apart = nearest[nearest > 0]
     return float(np.quantile(apart, REACH)) if len(apart) else ENDLESS

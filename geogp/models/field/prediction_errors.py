@@ -24,7 +24,7 @@ class FieldErrors:
     `networks`: networks that predict a measurement from the measurements near it.
     `networks_law`: distribution of the errors of the networks.
     `networks_share`: share of the networks in predictions, from 0 to 1.
-    `reach_km`: distance to the nearest row up to which errors were seen; see `fade`.
+    `reach_km`: distance to the nearest row up to which errors were seen; see `fade` and `reach_of`.
     """
 
     law: PredictiveLaw
