@@ -19,7 +19,7 @@ from geogp.models.field.blocks import BlockRows, Shapes, flat_on_device, padded,
 from geogp.models.field.conditioning import block_at, condition_on, information_in, rows_at
 from geogp.models.field.covariance_start import start_covariance
 from geogp.models.field.fitted import FittedField
-from geogp.models.field.learned_home import at_rows, learned_home
+from geogp.models.field.learned_home import learned_home
 from geogp.models.field.left_out import LeftOutRows, left_out, rows_alone
 from geogp.models.field.level_drift import level_drift
 from geogp.models.field.measurement import ENDLESS
@@ -213,7 +213,7 @@ class FieldFit(SteppedFit[FieldParameters]):
         their group (`rows_alone`), and of validation rows. It depends on few covariates, and the
         networks have no share, if the measurements are precise (the covariance knows the sizes of
         their errors better), or if all covariates predict the errors no better. The validation rows
-        are stored at the end, and the weights conditioned on all rows.
+        are stored at the end; weights and home are then given all rows.
         """
         parameters, rows = deepcopy(self.process), self.field.rows
         with torch.no_grad():
@@ -243,7 +243,7 @@ class FieldFit(SteppedFit[FieldParameters]):
                 networks_share=share,
                 reach_km=reach_of(seen),
             )
-            every = every.going(at_rows(rows.home, every))
+            every = every.going(learned_home(parameters, every))
             return FittedField(parameters, every, learned, field.drift)
 
 

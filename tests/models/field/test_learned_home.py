@@ -158,14 +158,14 @@ def test_rows_are_chosen_at_distinct_places():
         assert len(places) == len(at) == min(most, len(rows.points[:, :2].unique(dim=0)))
 
 
-def test_a_fit_learns_the_home_from_the_field_and_keeps_it_with_all_rows():
-    """Range and variance are those of the training rows; the anchors are of all rows."""
+def test_a_fit_learns_the_home_from_the_field_given_all_rows():
     made = make_field(8, 200)
     fit = FieldFit(made.parameters)
     fit.start(made.rows.rows, 0, resumed=True)
-    expected = learned_home(made.parameters, fit.field.rows)
-    home = fit.finish(zeros_at(made.parameters, np.add(grid(4), [3, 0, 0]))).rows.home
+    before = learned_home(made.parameters, fit.field.rows)
+    found = fit.finish(zeros_at(made.parameters, np.add(grid(4), [3, 0, 0])))
+    home, expected = found.rows.home, learned_home(found.parameters, found.rows)
     assert home.exists
-    for name in ("range_km", "variance", "trend"):
+    for name in ("range_km", "variance", "trend", "doubt_km", "doubt", "doubt_power"):
         assert getattr(home, name) == getattr(expected, name)
-    assert home.places[:, 0].max() > 12 > expected.places[:, 0].max()
+    assert home.places[:, 0].max() > 12 > before.places[:, 0].max()
