@@ -4,7 +4,7 @@ Rows within a region tell little about long ranges: processes with the same s / 
 variance, l the range and p the smoothness, are hardly told apart there (Zhang 2004). The fit takes
 the likeliest pair, so that variances far from the rows are too small. Here the pair (s, l) is
 varied along this curve. Its weight is the restricted likelihood of some rows, times the prior of
-Fuglstad et al. (2019), which prefers small variances and long ranges:
+Fuglstad et al. (2019), which allows long ranges, but hardly large variances:
 
     p(s, l) ∝ exp(-λ sqrt(s)) / l^2  for two dimensions and long ranges.
 
@@ -45,6 +45,9 @@ vanishes among the rows.
 
 LARGE_SD = 3.0
 """The standard deviation of the process is above this with the probability 0.05, a priori."""
+
+ROUNDING = 1e-10
+"""Share of the variance added to that of the noise, so that rounding leaves K positive."""
 
 PROBES = 128
 """Number of places, inside and around the rows, at which variances are compared."""
@@ -96,7 +99,8 @@ def range_doubt(parameters: FieldParameters, rows: FieldRows, field: Far, seed: 
         tiles, log_prior = _stretched(parameters, factor)
         K = numpy_of(tiles(known[None], known[None])[0]) * np.outer(amplitude, amplitude)
         k = numpy_of(tiles(known[None], asked[None])[0]) * amplitude[:, None]
-        L = cholesky(K + same + np.diag(noise), lower=True)
+        own = noise + ROUNDING * float(tiles.variance())
+        L = cholesky(K + same + np.diag(own), lower=True)
         white = solve_triangular(L, np.hstack([columns, k + across]), lower=True)
         one, values, near = white[:, 0], white[:, 1], white[:, 2:]
         information = one @ one

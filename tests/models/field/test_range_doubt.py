@@ -1,5 +1,7 @@
 """The doubt about the range: dense kriging with each range, known processes, and no false doubt."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -155,3 +157,16 @@ def test_covariates_are_no_part_of_it():
             found.append(range_doubt(parameters, rows, NOTHING, 0))
             object.__setattr__(rows, "y", moved - before.double())
     np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
+
+
+def test_a_smooth_process_with_little_noise_stays_positive():
+    """Its covariance is singular but for rounding if the range is eleven times as long."""
+    field = drawn(900.0, 400.0)
+    tiles, law = field.parameters.tiles, field.parameters.law
+    with torch.no_grad():
+        tiles.take_form(replace(tiles.form, smoothness=torch.tensor(2.5, dtype=torch.float64)))
+        law.log_floor.fill_(-40.0)
+        law.log_single.fill_(-40.0)
+    found = range_doubt(field.parameters, field.rows, NOTHING, 0)
+    assert np.isfinite(found).all()
+    assert found.power == 3
