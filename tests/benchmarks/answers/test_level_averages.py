@@ -90,7 +90,7 @@ def test_a_small_source_is_fitted_once(bench, small, tmp_path, monkeypatch):
         counted = {one["tests"]: one["rows"] for one in groups if one["stratum"] == "all"}
         assert sum(counted[name] for name in bench.BINS if name in counted) == len(test)
         single = next(one for one in groups if (one["stratum"], one["tests"]) == ("all", "1"))
-        assert abs(single["own"][0]) < 0.15
+        assert abs(single["own"][0]) < 0.25
         assert single["level"][0] < single["own"][0]  # a single test is expected below the level
         assert 0.88 < single["coverage"] <= 1
     assert (tmp_path / "DEMO.webp").stat().st_size > 5_000

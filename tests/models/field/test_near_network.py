@@ -426,18 +426,17 @@ def test_worse_networks_get_no_share(monkeypatch):
     assert _fit(_world(2_500), 150).errors.networks_share < 0.15
 
 
-@pytest.mark.parametrize("held_out", [False, True])
-def test_repeated_rows_of_a_group_do_not_change_the_share(held_out, monkeypatch):
-    """The groups stay as many; if each row is a group, they tell more."""
+def test_repeated_rows_of_a_group_do_not_change_the_share(monkeypatch):
+    """The groups stay as many; if each row is a group or is left out alone, they tell more."""
     monkeypatch.setattr(predictive_law, "ITERATIONS", 100)
     random = np.random.default_rng(0)
     y, group = random.standard_normal(120), np.arange(120) // GROUP_ROWS
     other = y + 2 * random.standard_normal(120)
 
-    def share(times: int, groups: np.ndarray) -> float:
+    def share(times: int, groups: np.ndarray, *, alone: bool = False) -> float:
         n = len(groups)
         seen = errors_apart(np.tile(y, times), np.zeros((n, len(COVARIATES))))
-        kind = {"held_out": np.full(n, held_out), "alone": np.full(n, not held_out)}
+        kind = {"held_out": np.full(n, not alone), "alone": np.full(n, alone)}
         predicted = np.tile(other, times), np.zeros(n)
         seen = replace(seen, groups=groups, **kind)
         return near_network.law_and_share(seen, no_law(), predicted)[1]
@@ -446,6 +445,7 @@ def test_repeated_rows_of_a_group_do_not_change_the_share(held_out, monkeypatch)
     assert 0.3 < found < 0.7
     assert share(4, np.tile(group, 4)) == found
     assert share(4, np.arange(480)) > found
+    assert share(4, np.tile(group, 4), alone=True) == share(4, np.arange(480), alone=True)
 
 
 def test_the_law_of_the_networks_is_fitted_to_their_errors():
