@@ -46,9 +46,6 @@ vanishes among the rows.
 LARGE_SD = 3.0
 """The standard deviation of the process is above this with the probability 0.05, a priori."""
 
-ROUNDING = 1e-10
-"""Share of the variance added to that of the noise, so that rounding leaves K positive."""
-
 PROBES = 128
 """Number of places, inside and around the rows, at which variances are compared."""
 
@@ -97,10 +94,12 @@ def range_doubt(parameters: FieldParameters, rows: FieldRows, field: Far, seed: 
     weights, means, variances, plain = [], [], [], []
     for factor in FACTORS:
         tiles, log_prior = _stretched(parameters, factor)
-        K = numpy_of(tiles(known[None], known[None])[0]) * np.outer(amplitude, amplitude)
+        of_tiles = tiles(known[None], known[None])[0]
+        K = numpy_of(of_tiles) * np.outer(amplitude, amplitude)
         k = numpy_of(tiles(known[None], asked[None])[0]) * amplitude[:, None]
-        own = noise + ROUNDING * float(tiles.variance())
-        L = cholesky(K + same + np.diag(own), lower=True)
+        # Rounding moves eigenvalues by up to n times the precision, times the largest value.
+        rounding = len(K) * torch.finfo(of_tiles.dtype).eps * K.max()
+        L = cholesky(K + same + np.diag(noise + rounding), lower=True)
         white = solve_triangular(L, np.hstack([columns, k + across]), lower=True)
         one, values, near = white[:, 0], white[:, 1], white[:, 2:]
         information = one @ one
