@@ -13,11 +13,12 @@ the field would differ from that of psi by 1 - c times its deviation from t' B m
 an error δ, which is the same at all times, with the covariance
 
     Cov(δ(x), δ(x')) = (1 - c)(1 - c') (v C(x, x') + t(x)' G t(x'))
-                       + sqrt((1 - e)(1 - e')) u E(x, x').
+                       + ((1 - e)(1 - e'))^(k/2) u E(x, x').
 
 G is the covariance of the coefficients of t, and C the correlation at the distance of x and x',
 approximated from `KNOTS` places with C(x, x) = 1. The second line says how uncertain the range of
-the tile process is (`range_doubt`): e(d) and E are as c and C, with another range and variance u.
+the tile process is (`range_doubt`): e(d) and E are as c and C, with another range. u is a variance,
+and the power k follows from the smoothness of the tile process.
 """
 
 from dataclasses import dataclass, replace
@@ -88,7 +89,7 @@ class Home:
 
     `range_km`: l. `variance`: v, for a standardised target; 0 if the field goes nowhere.
     `trend`: whether t is (1, x, y).
-    `doubt_km`, `doubt`: range of e, and u for a standardised target.
+    `doubt_km`, `doubt`, `doubt_power`: range of e, u for a standardised target, and k.
     `anchors`: scaled inputs of rows at distant places, (a, d), on the device of the model.
     `places`: their coordinates in km, (a, 2).
     `times`: scaled times of the rows, sorted, (k,), or `MOST_TIMES` equally spaced ones. Mean and
@@ -206,7 +207,12 @@ class Home:
         mean = self._terms(at.points[:, :2]) @ self._least_squares[1]
         variance: Floats = np.square(1 - self.correlation(at.distance))
         variance *= self.variance + np.square(mean).sum(1)
-        return variance + self.doubt * (1 - matern(at.distance / self.doubt_km)) ** self.doubt_power
+        return variance + self._doubts(at)
+
+    def _doubts(self, at: Locations) -> Floats:
+        """Return the variance of the second line of the covariance, (n,)."""
+        away = 1 - matern(at.distance / self.doubt_km)
+        return np.asarray(self.doubt * away**self.doubt_power)
 
     def factor(self, at: Locations) -> Floats:
         """Return R (n, q), R R' the covariance of δ for a standardised target."""
@@ -218,9 +224,8 @@ class Home:
         apart = cdist(places, knots)
         mean = self._terms(places) @ self._least_squares[1]
         away = 1 - self.correlation(at.distance)
-        doubt = self.doubt * (1 - matern(at.distance / self.doubt_km)) ** self.doubt_power
         own = np.sqrt(self.variance) * _root(knots, apart, self.range_km)
-        shared = np.sqrt(doubt)[:, None] * _root(knots, apart, self.doubt_km)
+        shared = np.sqrt(self._doubts(at))[:, None] * _root(knots, apart, self.doubt_km)
         return np.hstack([away[:, None] * np.hstack([own, mean]), shared])
 
 

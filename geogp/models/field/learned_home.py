@@ -142,11 +142,10 @@ def likeliest(places: Floats, field: Floats, T: Floats) -> tuple[float, float]:
 def has_trend(places: Floats, field: Floats, range_km: float) -> bool:
     """Return whether a linear trend continues beyond the places on each side; see `TREND_GAIN`.
 
-    Places on a line have none, because their plane is not determined.
-
     The `ONE_SIDE` of the places that lie farthest to one side are predicted from the others. On the
     stationary fields of `benchmarks/beyond_cases.py`, a trend that is better on some sides, or a
     little better on all, makes predictions beyond all places worse.
+    Places on a line have none, because their plane is not determined.
     """
     across, along = np.linalg.svd(places - places.mean(0), compute_uv=False)[::-1]
     if across < ON_LINE * along:
