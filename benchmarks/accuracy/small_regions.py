@@ -11,6 +11,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from benchmarks.markdown import percent, table
 from benchmarks.region_trial import prepare
-from benchmarks.script import Figures, kept, parser, write_results
+from benchmarks.script import Figures, Floats, kept, parser, write_results
 from geogp.commands.demo import demo_request
 from geogp.errors import GeogpError, RequestError
 from geogp.estimators.estimator_classes import FieldGP
@@ -43,6 +44,7 @@ SPLITS = ("blocks", "random")
 LEVELS = (0.5, 0.8, 0.95)
 
 Indices = NDArray[np.int64]
+Marks = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -96,30 +98,46 @@ def cut(seen: Observations, rng: np.random.Generator) -> Indices:
     return np.sort(open_rows[np.argsort(away, kind="stable")[:most]])
 
 
-def scored(window: Window, how: str, seed: int) -> Figures:
-    """Fit the field model to a window and score it; a refused split has its message instead."""
+class Trial(NamedTuple):
+    """A model fitted to some rows of a window; `fitted` and `test` mark rows, (n,)."""
+
+    model: FieldGP
+    points: pd.DataFrame
+    y: Floats
+    fitted: Marks
+    test: Marks
+
+
+def trial_of(window: Window, how: str, seed: int) -> Trial:
+    """Fit the field model to the rows of a split; raises RequestError if the split is refused."""
     seen, rows = window.seen, window.rows
     place = SplitRows(
         seen.quadkey[rows], seen.quarter[rows], seen.longitude[rows], seen.latitude[rows]
     )
-    found = {"window": window.number, "region": window.region, "split": how, "seed": seed}
-    found |= {"rows": len(rows), "quarters": len(np.unique(place.quarter))}
-    try:
-        parts, groups = split_parts(how, place, seed), split_groups(how, place)
-    except RequestError as error:
-        return {**found, "refused": str(error)}
+    parts, groups = split_parts(how, place, seed), split_groups(how, place)
     fitted, test = np.isin(parts, ("train", "validation")), parts == "test"
     points, y = window.table.iloc[rows], seen.y[rows]
     model = FieldGP(
-        time="quarter" if found["quarters"] > 1 else None,
+        time="quarter" if len(np.unique(place.quarter)) > 1 else None,
         tests="tests",
         devices="devices",
         random_state=seed,
         validation=parts[fitted] == "validation",
     )
     model.fit_watched(points[fitted], y[fitted], groups=None if groups is None else groups[fitted])
+    return Trial(model, points, y, fitted, test)
+
+
+def scored(window: Window, how: str, seed: int) -> Figures:
+    """Fit the field model to a window and score it; a refused split has its message instead."""
+    quarter = window.seen.quarter[window.rows]
+    found = {"window": window.number, "region": window.region, "split": how, "seed": seed}
+    found |= {"rows": len(window.rows), "quarters": len(np.unique(quarter))}
+    try:
+        model, points, y, fitted, test = trial_of(window, how, seed)
+    except RequestError as error:
+        return {**found, "refused": str(error)}
     law = model.predict_distribution(points[test])
-    quarter = place.quarter
     baseline = quarter_baseline(quarter[fitted], y[fitted], quarter[test]).prediction
     inside = {}
     for level in LEVELS:

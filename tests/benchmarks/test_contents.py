@@ -41,7 +41,7 @@ def test_every_script_has_a_command_line(capsys):
 
 def test_an_unknown_name_is_refused(capsys):
     assert [load("__main__").main(words) for words in ([], ["speed.light"])] == [2, 2]
-    assert "found 'speed.light': accuracy.beyond, " in capsys.readouterr().err
+    assert "found 'speed.light': accuracy.ablation, " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
