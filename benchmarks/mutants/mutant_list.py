@@ -388,8 +388,18 @@ MUTANTS = [
     *_of(
         "models/field/predictive_law",
         "models/field/test_predictive_law",
-        networks_summed=(".numpy() / NETWORKS)", ".numpy())"),
-        networks_left_out=(" + self.outputs @ units", " + 0 * self.outputs @ units"),
+        laws_compared_where_they_were_fitted=(
+            "tried.at(of_rows != k), tried.at(of_rows == k)",
+            "tried.at(of_rows != k), tried.at(of_rows != k)",
+        ),
+    ),
+    *_of(
+        "models/field/measurement",
+        "models/field/test_field_model",
+        level_of_the_median_average=(
+            "tests[order].cumsum(0)",
+            "torch.full_like(tests, tests.mean()).cumsum(0)",
+        ),
     ),
     *_of(
         "models/field/predictive_law",

@@ -119,11 +119,11 @@ def dense(model: FittedField, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     K, cross, own = (
         model.kernel(a, b) + model.tile_kernel(a, b) for a, b in ((rows, rows), (x, rows), (x, x))
     )
-    endless = torch.full((len(x), 2), torch.inf, dtype=torch.float64, device=model.device)
+    level = parameters.well_measured(len(x))
     with torch.no_grad():
         noise = parameters.row_terms(held.x, held.counts).noise.cpu().numpy() * sd**2
         base = model.y_mean.item() + sd * parameters.mean_constant.item()
-        shifts = [sd * parameters.law.shift(t).cpu().numpy() for t in (held.counts, endless)]
+        shifts = [sd * parameters.law.shift(t).cpu().numpy() for t in (held.counts, level)]
     A = K + np.diag(noise)
     y = model.y_mean.item() + sd * held.y.cpu().numpy()
     mean = base + shifts[1] + cross @ np.linalg.solve(A, y - base - shifts[0])

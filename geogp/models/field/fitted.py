@@ -164,9 +164,10 @@ class FittedField(Model):
             of devices for these tests in the rows.
         level
             Predict the level that measurements scatter around. The level has no noise. Its mean
-            is the mean of measurements with the largest numbers of tests and devices in the
-            rows; `tests` and `devices` are ignored. The shape is normal: skewness and heavy tails
-            belong to measurements.
+            is the mean of well-measured averages: half of all tests of the rows are in averages of
+            at most so many tests, and from at most so many devices; `tests` and `devices` are
+            ignored. The shape is normal: skewness and heavy
+            tails belong to measurements.
 
         Returns
         -------
@@ -185,7 +186,7 @@ class FittedField(Model):
         parameters = self.parameters
         scaled = parameters.scaled(x)
         n = len(scaled)
-        counts = parameters.endless(n) if level else parameters.counts_of(tests, devices, n)
+        counts = parameters.well_measured(n) if level else parameters.counts_of(tests, devices, n)
         with one_core_each():
             near = self.cache.at(x)
             if near and not level:
@@ -223,14 +224,14 @@ class FittedField(Model):
         scaled = parameters.scaled(x)
         if not torch.equal(self.within(scaled), scaled):
             return {}
-        endless = parameters.endless(len(x))
+        many = parameters.well_measured(len(x))
         asked = [] if tests is None else [parameters.counts_of(tests, devices, len(x))]
         with one_core_each():
-            level = self.conditional(scaled, endless)
+            level = self.conditional(scaled, many)
             distance = self.rows.distance_to_others(numpy_of(parameters.points(scaled)))
             if not self.errors.networks_share:
                 return level_tensors(level, distance)
-            return level_tensors(level, distance, self._networks(scaled, [endless, *asked]), *asked)
+            return level_tensors(level, distance, self._networks(scaled, [many, *asked]), *asked)
 
     def predict_scaled(
         self,
@@ -354,11 +355,11 @@ class FittedField(Model):
     def function_variance(self, x: Floats, L: Tensor) -> Floats:
         """Return the variance of the function if the weights had the covariance L L', (n,).
 
-        The function is the field plus the tile process, for infinitely many tests.
+        The function is the field plus the tile process, for the level.
         """
         weights = self.parameters.weights._replace(L=L.to(self.parameters.posterior.m.dtype))
         scaled = self.parameters.scaled(x)
-        counts = self.parameters.endless(len(scaled))
+        counts = self.parameters.well_measured(len(scaled))
         with one_core_each():
             near = self.conditionals(scaled, counts, weights)
             return self.predict_scaled(scaled, counts, near=near).function_variance

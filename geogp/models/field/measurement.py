@@ -32,9 +32,12 @@ class MeasurementLaw(Noise):
     Tests of one device resemble each other, so the number of devices has an exponent of its own.
     The counts k and d are clamped to their range in the training rows, so infinitely many tests
     count as the largest number in this range. No number of tests removes the first term of the
-    variance. The shift exists because the target is the logarithm of an average. By Jensen's
-    inequality, the expected logarithm of an average of positive values rises with the number of
-    values. The shift is 0 for a single test and approaches g for many tests.
+    variance. The shift is 0 for a single test and approaches g for many tests. It exists for two
+    reasons. The target is the logarithm of an average, and by Jensen's inequality, the expected
+    logarithm of an average of positive values rises with the number of values. And tiles with many
+    tests differ from tiles near them with few. So the level is not the limit of many tests, but
+    the mean of an average with the counts `well_measured`: half of all tests are in averages of
+    at most so many tests, and half in averages from at most so many devices.
 
     Parameters
     ----------
@@ -46,6 +49,7 @@ class MeasurementLaw(Noise):
 
     counts_range: Tensor
     devices_power: Tensor
+    well_measured: Tensor
 
     def __init__(self, r: int, dtype: torch.dtype) -> None:
         super().__init__()
@@ -57,10 +61,19 @@ class MeasurementLaw(Noise):
         self.heads = nn.Parameter(torch.zeros(r, 2, dtype=dtype))
         bounds = torch.tensor([[1.0, 1.0], [ENDLESS, ENDLESS]], dtype=torch.float64)
         self.register_buffer("counts_range", bounds)
+        self.register_buffer("well_measured", torch.full((2,), ENDLESS, dtype=torch.float64))
         self.register_buffer("devices_power", torch.ones((), dtype=torch.float64))
 
     def take_counts(self, counts: Tensor) -> None:
-        """Learn the ranges of counts and the typical number of devices from counts (n, 2)."""
+        """Learn the counts of the level, the ranges of counts and the typical number of devices.
+
+        `counts` are those of the training rows, (n, 2).
+        """
+        tests = counts[:, 0]
+        for place, column in enumerate(counts.T):
+            order = column.argsort()
+            half = torch.searchsorted(tests[order].cumsum(0), tests.sum() / 2)
+            self.well_measured[place] = column[order[half]]
         self.counts_range.copy_(torch.stack([counts.min(0).values, counts.max(0).values]))
         tests, devices = counts.log().unbind(1)
         square = tests.square().sum()
@@ -71,7 +84,8 @@ class MeasurementLaw(Noise):
     def _load_from_state_dict(self, *arguments: Any) -> None:
         super()._load_from_state_dict(*arguments)
         low, high = self.counts_range
-        if not bool((low >= 1).all() and (low <= high).all() and self.devices_power >= 0):
+        counts = torch.stack([low, self.well_measured])
+        if not bool((counts >= 1).all() and (low <= high).all() and self.devices_power >= 0):
             raise ValueError("expected counts of 1 or more, and a power of devices of 0 or more")
 
     def typical_devices(self, tests: Tensor) -> Tensor:

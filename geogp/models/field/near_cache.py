@@ -18,7 +18,7 @@ from geogp.models.numerics.devices import CHUNK
 Floats = NDArray[np.float64]
 
 NETWORKS = "network_mean", "network_log_sd"
-"""Names of the tensors with the networks' predictions for infinitely many tests."""
+"""Names of the tensors with the networks' predictions of the level."""
 
 ASKED = "asked_tests", "asked_devices", "asked_mean", "asked_log_sd"
 """Names of the tensors with other counts, and with the networks' predictions for these counts."""
@@ -30,8 +30,8 @@ DISTANCE = "distance"
 class Conditionals(NamedTuple):
     """Predictions at inputs, and at the same inputs within the times of the stored rows.
 
-    `networks` are the networks' means and log standard deviations for infinitely many tests, (n,)
-    each, `asked` the arrays of `ASKED`, and `distance` the mean distance to other places, (n,); see
+    `networks` are the networks' means and log standard deviations of the level, (n,) each, `asked`
+    the arrays of `ASKED`, and `distance` the mean distance to other places, (n,); see
     `FieldRows.distance_to_others`. They are optional.
     """
 
@@ -61,7 +61,7 @@ class Conditionals(NamedTuple):
     def with_counts(
         self, parameters: FieldParameters, rows: FieldRows, x: Tensor, counts: Tensor
     ) -> "Conditionals":
-        """Return predictions for other counts than infinitely many tests.
+        """Return predictions for other counts than those of the level.
 
         `x` are the scaled inputs.
         """
@@ -69,7 +69,7 @@ class Conditionals(NamedTuple):
         with torch.no_grad():
             pairs = zip(x.split(CHUNK), counts.split(CHUNK), strict=True)
             noise = torch.cat([rows.terms(parameters, *pair).noise for pair in pairs])
-            change = law.shift(counts) - law.shift(parameters.endless(1))
+            change = law.shift(counts) - law.shift(parameters.well_measured(1))
         at, within = (
             level._replace(mean=level.mean + change, noise=noise)
             for level in (self.at, self.within)
@@ -84,8 +84,8 @@ def level_tensors(
 ) -> dict[str, Tensor]:
     """Return tensors from which `Conditionals.of_tensors` restores the predictions of the level.
 
-    `networks` (1 + k, 2, n) are the networks' predictions for infinitely many tests, and for the k
-    counts `asked` (n, 2), of which at most one is allowed.
+    `networks` (1 + k, 2, n) are the networks' predictions of the level, and for the k counts
+    `asked` (n, 2), of which at most one is allowed.
     """
     tensors = level._asdict() | {DISTANCE: torch.as_tensor(distance)}
     if networks is not None:

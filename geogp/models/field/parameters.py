@@ -203,9 +203,9 @@ class FieldParameters(Process):
             )
         return torch.as_tensor(np.broadcast_to(counts, (n,)).copy()).to(self.device)
 
-    def endless(self, n: int) -> Tensor:
-        """Return infinitely many tests and devices for n rows, (n, 2)."""
-        return torch.full((n, 2), torch.inf, dtype=torch.float64, device=self.device)
+    def well_measured(self, n: int) -> Tensor:
+        """Return the tests and devices of the level for n rows, (n, 2); see `MeasurementLaw`."""
+        return self.law.well_measured.expand(n, 2)
 
 
 def numpy_of(tensor: Tensor) -> Floats:

@@ -1,7 +1,7 @@
 """The distribution of prediction errors, whose location, scale and shape depend on covariates."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
@@ -58,6 +58,12 @@ GROUP_ROWS = 15
 together would count for less than the rows left out alone, each counts for more.
 """
 
+FOLDS = 5
+"""Number of folds that decide which covariates the errors depend on."""
+
+MOST_TRIED = 10_000
+"""Largest number of errors in these folds, but for the last group; of more, groups are drawn."""
+
 LEAST_GAIN = 0.003
 """Smallest gain in the log density per row for which errors depend on all covariates."""
 
@@ -70,14 +76,8 @@ SHAPE_STEP = 0.04
 MAX_LOG_SCALE = 30.0
 """Bound of |log b| in the fit, so that a long step of the optimiser does not overflow."""
 
-NETWORKS = 2
-"""Number of networks that correct the linear parameters."""
-
-HIDDEN = 16
-"""Number of hidden units in each of these networks."""
-
-ITERATIONS = 100
-"""Largest number of iterations in the fit of a network."""
+ITERATIONS = 200
+"""Largest number of iterations of the fit."""
 
 MIN_SPREAD = 1e-4
 """Covariates with a smaller standard deviation than this are divided by `NO_EFFECT`."""
@@ -94,33 +94,28 @@ class PredictiveLaw:
     W = sinh((asinh(Z) + ε) / δ), Z standard normal (Jones and Pewsey 2009). Covariates are clamped
     to their range in the fit, and then standardised to u. With q = (a, log b, ε, log δ),
 
-        q(u) = C (1, u, u²) + V tanh(H (1, u)).
+        q(u) = C (1, u, u²).
 
     The function B tanh(value / B), with B the bound on the same side of 0 as the value, keeps ε and
     log δ within bounds. Both are then rounded to multiples of `SHAPE_STEP`.
 
     `coefficients`: C, (4, 1 + 2 c); only log b depends on u².
     `ranges`: minimum, maximum, mean and standard deviation of each covariate, (4, c).
-    `hidden`: H, (k, 1 + c) for k = `NETWORKS` times `HIDDEN`. `outputs`: V, (4, k).
     `most_tail`: upper bound of log δ.
     """
 
     coefficients: Floats
     ranges: Floats
-    hidden: Floats
-    outputs: Floats
     most_tail: float = 0.0
 
     @property
     def is_constant(self) -> bool:
         """Whether the errors have the same distribution whatever the covariates."""
-        return not (self.coefficients[:, 1:].any() or self.outputs.any())
+        return not self.coefficients[:, 1:].any()
 
     def parameters(self, covariates: Floats) -> "Parameters":
         """Return the parameters of the errors' distributions, for covariates (n, c)."""
-        design = _design(covariates, self.ranges)
-        units = np.tanh(self.hidden @ design[: self.hidden.shape[1]])
-        a, log_b, skewness, log_tail = self.coefficients @ design + self.outputs @ units
+        a, log_b, skewness, log_tail = self.coefficients @ _design(covariates, self.ranges)
         bent = _bounded(torch.as_tensor(skewness), torch.as_tensor(log_tail), self.most_tail)
         return Parameters(a, log_b, *(value.numpy() for value in bent))
 
@@ -183,13 +178,7 @@ def no_law(covariates: int = len(COVARIATES)) -> PredictiveLaw:
     """Return the law that is standard normal whatever the covariates."""
     ranges = np.zeros((4, covariates))
     ranges[3] = NO_EFFECT
-    units = NETWORKS * HIDDEN
-    return PredictiveLaw(
-        np.zeros((PARAMETERS, 1 + 2 * covariates)),
-        ranges,
-        np.zeros((units, 1 + covariates)),
-        np.zeros((PARAMETERS, units)),
-    )
+    return PredictiveLaw(np.zeros((PARAMETERS, 1 + 2 * covariates)), ranges)
 
 
 @dataclass(frozen=True)
@@ -259,21 +248,26 @@ class Errors:
 def earns_covariates(errors: Errors) -> bool:
     """Return whether a law with all covariates predicts errors better than a simple law.
 
-    Both laws are fitted to each half of the groups, and compared on the other half; see
+    Both laws are fitted to all but a fold of the groups, and compared on this fold; see
     `LEAST_GAIN`. With few groups, the covariates of a group are those of its place, so that a law
     learns the places by heart.
     """
-    names, number = np.unique(errors.groups, return_inverse=True)
+    names, number, size = np.unique(errors.groups, return_inverse=True, return_counts=True)
     if len(names) < 2:
         return False
-    first = (np.random.default_rng(0).permutation(len(names)) % 2 == 0)[number]
+    order = np.random.default_rng(0).permutation(len(names))
+    drawn = np.cumsum(size[order]) - size[order] < MOST_TRIED
+    fold = np.full(len(names), FOLDS)
+    fold[order[drawn]] = np.arange(np.count_nonzero(drawn)) % FOLDS
+    tried = errors.at(fold[number] < FOLDS)
+    of_rows = fold[number][fold[number] < FOLDS]
     gain = 0.0
-    for half in (first, ~first):
-        learned, other = errors.at(half), errors.at(~half)
+    for k in np.unique(of_rows):
+        learned, other = tried.at(of_rows != k), tried.at(of_rows == k)
         pair = fit_law(learned), fit_law(learned, simple=True)
         full, simple = (law.parameters(other.covariates).log_density(other.errors) for law in pair)
         gain += float(other.weights @ (full - simple))
-    return bool(gain > LEAST_GAIN * errors.weights.sum())
+    return bool(gain > LEAST_GAIN * tried.weights.sum())
 
 
 def fit_law(errors: Errors, *, simple: bool = False) -> PredictiveLaw:
@@ -292,10 +286,8 @@ def fit_law(errors: Errors, *, simple: bool = False) -> PredictiveLaw:
     If `simple` is true, log b is a linear function of the covariates `SIMPLE` alone, the tail
     weight is the same everywhere, and a and ε are 0.
 
-    The linear part is fitted first. Then each network is fitted alone to correct the linear part,
-    with the same penalty on its weights but no penalty on its intercepts; the result is the mean of
-    the networks. The optimiser is L-BFGS in float64. Raises NumericalError if a value is not
-    finite, or a fit does not end at finite values.
+    The optimiser is L-BFGS in float64. Raises NumericalError if a value is not finite, or the fit
+    does not end at finite values.
     """
     r = torch.as_tensor(np.ascontiguousarray(errors.errors, np.float64))
     if not len(r) or not all(np.isfinite(v).all() for v in (errors.errors, errors.covariates)):
@@ -315,42 +307,24 @@ def fit_law(errors: Errors, *, simple: bool = False) -> PredictiveLaw:
     weight[:, -1] = max(PRIOR_ROWS, OFFSET_GROUPS * errors.group_rows(errors.held_out))
     most_tail = math.log(MAX_TAILWEIGHT) if len(r) >= ROWS_OF_LIGHT_TAILS else 0.0
 
-    def loss(parameters: torch.Tensor, penalty: torch.Tensor) -> torch.Tensor:
-        a, log_b, skewness, log_tail = parameters.unbind()
-        density = _log_density(r, a, log_b, *_bounded(skewness, log_tail, most_tail))
-        return (penalty / 2 - density @ rows) / len(r)
-
     theta = torch.zeros_like(used, requires_grad=True)
-    _minimise(lambda: loss((theta * used) @ design, (weight * theta.square()).sum()), [theta], 200)
-    theta = (theta * used).detach()
-    linear, inputs = theta @ design, design[: 1 + c]
-    every_hidden, every_output = [], []
-    for seed in range(NETWORKS):
-        random = np.random.default_rng(seed).standard_normal((HIDDEN, 1 + c)) / math.sqrt(1 + c)
-        hidden = torch.as_tensor(random).requires_grad_()
-        outputs = torch.zeros(PARAMETERS, HIDDEN, dtype=torch.float64, requires_grad=True)
-
-        def corrected(
-            hidden: torch.Tensor = hidden, outputs: torch.Tensor = outputs
-        ) -> torch.Tensor:
-            size = outputs.square().sum() + hidden[:, 1:].square().sum()
-            return loss(linear + outputs @ torch.tanh(hidden @ inputs), PRIOR_ROWS * size)
-
-        if not simple:
-            _minimise(corrected, [hidden, outputs], ITERATIONS)
-        every_hidden.append(hidden.detach().numpy())
-        every_output.append(outputs.detach().numpy() / NETWORKS)
-    law = PredictiveLaw(
-        theta.numpy()[:, :-1].copy(),
-        ranges,
-        np.vstack(every_hidden),
-        np.hstack(every_output),
-        most_tail,
+    optimiser = LBFGS(
+        [theta], max_iter=ITERATIONS, tolerance_grad=1e-7, line_search_fn="strong_wolfe"
     )
-    learned = law.coefficients, law.hidden, law.outputs
-    if not all(np.isfinite(values).all() for values in learned):
+
+    def closure() -> torch.Tensor:
+        optimiser.zero_grad()
+        a, log_b, skewness, log_tail = ((theta * used) @ design).unbind()
+        density = _log_density(r, a, log_b, *_bounded(skewness, log_tail, most_tail))
+        loss = ((weight * theta.square()).sum() / 2 - density @ rows) / len(r)
+        loss.backward()
+        return loss
+
+    optimiser.step(closure)
+    coefficients = (theta * used).detach().numpy()[:, :-1].copy()
+    if not np.isfinite(coefficients).all():
         raise NumericalError("the fit of the predictive law diverged.")
-    return law
+    return PredictiveLaw(coefficients, ranges, most_tail)
 
 
 def prediction_in(covariates: Floats) -> tuple[Floats, Floats]:
@@ -381,23 +355,6 @@ def pooled_law(
     mean, log_sd = predicted
     of_second = second.parameters(with_prediction(covariates, mean, log_sd)).scaled(mean, log_sd)
     return first.scaled(*prediction_in(covariates)).pooled(of_second, share)
-
-
-def _minimise(
-    loss: Callable[[], torch.Tensor], parameters: list[torch.Tensor], iterations: int
-) -> None:
-    """Minimise a loss in place by L-BFGS."""
-    optimiser = LBFGS(
-        parameters, max_iter=iterations, tolerance_grad=1e-7, line_search_fn="strong_wolfe"
-    )
-
-    def closure() -> torch.Tensor:
-        optimiser.zero_grad()
-        value = loss()
-        value.backward()
-        return value
-
-    optimiser.step(closure)
 
 
 def _ranges(covariates: Floats) -> Floats:

@@ -24,21 +24,22 @@ STORED_ROWS = ("x", "y", "counts")
 LAWS = ("law", "networks_law")
 """Attributes of `FieldErrors` that are laws; the names of their tensors start with these."""
 
-LAW_ARRAYS = ("coefficients", "ranges", "hidden", "outputs")
+LAW_ARRAYS = ("coefficients", "ranges")
 """Arrays of a `PredictiveLaw`; the names of their tensors end with these."""
 
 HOME = ("range_km", "doubt_km", "doubt_power", "variance", "doubt", "trend")
 """Attributes of `Home` in its tensor: three above 0, two variances, and whether it has a trend."""
 
-EARLIER_TENSOR = "shape_coefficients"
-"""A field with this tensor is of a version whose predictions differed."""
+EARLIER_TENSORS = {"shape_coefficients", "law_hidden"}
+"""A field with one of these tensors is of a version whose predictions differed."""
 
 ADDED_TENSORS = (
     ("widening",),
-    ("law_hidden", "law_outputs", "near_places"),
+    ("near_places",),
     ("networks",),
     ("tiles.stretch", "tiles.powers", "tiles.smoothness"),
     ("home", "reach_km"),
+    ("noise.well_measured",),
 )
 """First letters of the names of tensors that files of earlier versions lack; see `with_added`."""
 
@@ -64,7 +65,7 @@ def restored(
     they are of a version whose predictions differed. The home of a field of an earlier version is
     learned from its rows.
     """
-    if EARLIER_TENSOR in tensors:
+    if not EARLIER_TENSORS.isdisjoint(tensors):
         raise DataError(
             "the field model was saved by an earlier version of geogp. Map the region again; the "
             "predictions and maps of the run stay readable."

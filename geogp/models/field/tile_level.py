@@ -93,7 +93,7 @@ class TileLevel(JointLevel):
             noise = predicted.noise_variance
             return replace(self, mean=predicted.mean, factor=factor, noise_variance=noise)
         law = parameters.law
-        shift = (law.shift(counts) - law.shift(parameters.endless(1))).detach()
+        shift = (law.shift(counts) - law.shift(parameters.well_measured(1))).detach()
         pairs = zip(x.split(CHUNK), counts.split(CHUNK), strict=True)
         raw = [model.rows.terms(parameters, *pair).noise.detach() for pair in pairs]
         variance = (torch.cat(raw) * model.y_sd.square()).cpu().numpy()
@@ -124,7 +124,7 @@ class TileLevel(JointLevel):
         else:
             x = model.parameters.scaled(self.x)
             weights = WeightPosterior(self.m, self.L)
-            at = model.conditional(x, model.parameters.endless(len(x)), weights)
+            at = model.conditional(x, model.parameters.well_measured(len(x)), weights)
         alone: Floats = (at.field + at.tile).cpu().numpy() * float(model.y_sd) ** 2
         return alone
 
@@ -208,14 +208,14 @@ def tile_level(
             tiles=tiles,
             shared=shared,
         )
-        endless = parameters.endless(n)
+        counts = parameters.well_measured(n)
         if not options.calibrated:
-            pairs = zip(scaled.split(CHUNK), endless.split(CHUNK), strict=True)
+            pairs = zip(scaled.split(CHUNK), counts.split(CHUNK), strict=True)
             of_field = [rows.terms(parameters, *pair, weights.m).mean for pair in pairs]
             means = numpy_of(torch.cat(of_field)) + tiles.means[:, 0]
             return replace(raw, mean=float(model.y_mean) + sd * means)
-        near = model.cache.at(x) or model.conditionals(scaled, endless)
+        near = model.cache.at(x) or model.conditionals(scaled, counts)
         raw = replace(raw, near=near)
-        stated = model.predict_scaled(scaled, endless, level=True, near=near)
+        stated = model.predict_scaled(scaled, counts, level=True, near=near)
         factor = np.sqrt(stated.function_variance / raw.single_variances())
         return replace(raw, mean=stated.mean, factor=factor)

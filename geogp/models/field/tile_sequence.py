@@ -249,7 +249,7 @@ def _blocks(
         tile = on_device(patches.order[number], device)
         of_tiles = points[tile].cpu().numpy()
         near = near_rows(parameters, rows, of_tiles, patch=known)
-        tiles_of = x[tile.flatten()], parameters.endless(tile.numel())
+        tiles_of = x[tile.flatten()], parameters.well_measured(tile.numel())
         places = rows.locations(of_tiles.reshape(-1, of_tiles.shape[-1]))
         terms = NearTerms.of(parameters, rows, *tiles_of, near, weights=weights, at=places)
         values = terms.deviations

@@ -326,13 +326,15 @@ def _with_law(model: FittedField, law: PredictiveLaw) -> FittedField:
     return replace(model, errors=replace(model.errors, law=law))
 
 
-def test_the_level_has_the_mean_of_most_tests_and_the_normal_shape(world):
+def test_the_level_has_the_mean_of_well_measured_averages_and_the_normal_shape(world):
     model = _with_law(world[0], _constant_law(0.3, 0.1, -0.4, -0.2))
     x = _rows(6, 3, 9)[0]
-    level, most = model.predict(x, level=True), model.predict(x, np.inf, np.inf)
-    np.testing.assert_array_equal(level.mean, most.mean)
-    np.testing.assert_allclose(level.function_variance, most.function_variance, rtol=1e-12)
-    assert most.shape is not GAUSSIAN
+    tests, devices = model.parameters.well_measured(1)[0].tolist()
+    assert tests > devices > 1
+    level, average = model.predict(x, level=True), model.predict(x, tests, devices)
+    np.testing.assert_array_equal(level.mean, average.mean)
+    np.testing.assert_allclose(level.function_variance, average.function_variance, rtol=1e-12)
+    assert average.shape is not GAUSSIAN
     assert level.shape is GAUSSIAN
     assert (level.noise_variance == 0).all()
 
@@ -348,6 +350,15 @@ def test_the_law_moves_and_widens_predictions_in_their_own_unit(world):
     for part in ("field_variance", "tile_variance", "noise_variance"):
         np.testing.assert_allclose(getattr(moved, part), 1.96 * getattr(plain, part), rtol=1e-9)
     assert moved.shape is GAUSSIAN
+
+
+def test_half_of_all_tests_are_in_averages_of_at_most_the_counts_of_the_level():
+    counts = torch.tensor([[1, 1], [2, 2], [5, 1], [9, 3], [2, 2]], dtype=torch.float64)
+    parameters = build("field", SIZES, _rows(5, 3, 0)[0])
+    for order in ([0, 1, 2, 3, 4], [3, 2, 4, 1, 0]):
+        parameters.law.take_counts(counts[order])
+        # 10 of 19 tests are in averages of at most 5 tests, and 10 in averages of 1 or 2 devices.
+        np.testing.assert_array_equal(parameters.well_measured(2), [[5, 2], [5, 2]])
 
 
 def test_the_newest_rows_of_a_long_memory_count():
@@ -406,11 +417,11 @@ class TestDrift:
 
 
 def test_field_mean_and_tile_kernel_against_their_formulas(world):
-    model, rows = world
+    model = world[0]
     x = _rows(6, 3, 9)[0]
     parameters = model.parameters
-    asked = _held(parameters, x, np.zeros(len(x)), rows.counts.numpy().max(0)[None])
-    terms = model.rows.terms(parameters, parameters.scaled(x), parameters.endless(len(x)))
+    asked = _held(parameters, x, np.zeros(len(x)), parameters.well_measured(1).numpy())
+    terms = model.rows.terms(parameters, parameters.scaled(x), parameters.well_measured(len(x)))
     mean = model.y_mean.item() + model.y_sd.item() * terms.mean.detach()
     np.testing.assert_allclose(mean, _mean(model, asked), rtol=1e-10)
     np.testing.assert_allclose(model.tile_kernel(x, x[:3]), _dense(model, asked)[:, :3], rtol=1e-9)

@@ -203,6 +203,19 @@ class TestStored:
         rows = replace(field.rows, home=expected)
         _same(same, replace(field, errors=errors, rows=rows), rtol=1e-12)
 
+    def test_the_level_of_an_earlier_version_has_the_largest_counts_of_its_rows(self, field):
+        tensors = field.state_dict()
+        del tensors["noise.well_measured"]
+        same = FittedField.restored(self._start(field), tensors)
+        law, counts = field.parameters.law, field.rows.counts
+        largest = counts.max(0).values[None]
+        rise = law.shift(largest) - law.shift(field.parameters.well_measured(1))
+        earlier = replace(field, errors=FieldErrors.none(field.parameters))
+        same = replace(same, errors=earlier.errors)
+        change = same.predict(grid(5), level=True).mean - earlier.predict(grid(5), level=True).mean
+        assert rise.item() > 0
+        np.testing.assert_allclose(change, float(field.y_sd) * rise.item(), rtol=1e-9)
+
     def test_a_field_that_goes_nowhere_is_restored(self, field):
         rows = replace(field.rows, home=Home.nowhere(field.rows.x))
         plain = replace(field, rows=rows)

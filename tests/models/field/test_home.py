@@ -286,7 +286,7 @@ class TestPredictions:
         parameters, x, sd = field.parameters, np.array([[150.0, 3.0, 1.0]]), field.y_sd.item()
         with torch.no_grad():
             psi = field.rows.features(parameters, parameters.scaled(x), locations(field, x, 1e9))
-            shift = parameters.law.shift(parameters.endless(1)).item()
+            shift = parameters.law.shift(parameters.well_measured(1)).item()
             mean = (psi @ parameters.posterior.m).item() + parameters.mean_constant.item() + shift
             tile = parameters.amplitude(psi).item() ** 2 * parameters.tiles.variance().item()
             spread_of_field = (psi @ parameters.weights.L).square().sum().item()

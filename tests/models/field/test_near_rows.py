@@ -189,7 +189,7 @@ def test_without_near_rows_there_is_the_prior_and_no_history(model):
 
 
 def test_predictions_are_the_same_without_history(model):
-    counts = model.parameters.endless(60)
+    counts = model.parameters.well_measured(60)
     full, part = (model.conditional(model.rows.x, counts, history=h) for h in (True, False))
     for one, other in zip(full[:4], part[:4], strict=True):
         assert torch.equal(one, other)

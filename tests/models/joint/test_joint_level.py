@@ -321,7 +321,7 @@ class TestCalibration:
         counts = parameters.counts_of(3.0, None, 64)
         noise = parameters.row_terms(parameters.scaled(x), counts).noise.detach().numpy()
         np.testing.assert_allclose(measured.noise_variance, noise * sd**2)
-        shift = parameters.law.shift(torch.cat([counts[:1], parameters.endless(1)])).detach()
+        shift = parameters.law.shift(torch.cat([counts[:1], parameters.well_measured(1)])).detach()
         np.testing.assert_allclose(measured.mean - level.mean, sd * (shift[0] - shift[1]))
 
     def test_beyond_the_data_all_tiles_move_together(self, model):
