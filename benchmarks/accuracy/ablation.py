@@ -78,7 +78,7 @@ def windows(options: argparse.Namespace) -> Iterator[Window]:
     for low, high in THIRDS:
         ends = np.quantile(east, [low, high])
         number += 1
-        yield replace(whole, number=number, rows=unseen[(east >= ends[0]) & (east < ends[1])])
+        yield replace(whole, number=number, rows=unseen[(east >= ends[0]) & (east <= ends[1])])
 
 
 def _published(window: Window) -> small_regions.Marks:
@@ -167,6 +167,7 @@ one part more than the one before, but for the last:
 {listed}
 
 Gain in the log score, mean over windows with its standard error. A positive number is better.
+Windows of one region can share rows.
 
 {table(("split", "rows", "windows", *compared), steps, left=(0, 1))}
 Coverage of 95 % intervals, pooled:

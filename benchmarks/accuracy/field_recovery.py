@@ -61,7 +61,7 @@ def recover(options: argparse.Namespace, seed: int) -> Figures:
     level = estimator.predict_distribution(held, level=True).mean
     x = estimator.inputs(held)
     parameters = model.parameters
-    terms = model.rows.terms(parameters, parameters.scaled(x), parameters.endless(len(x)))
+    terms = model.rows.terms(parameters, parameters.scaled(x), parameters.well_measured(len(x)))
     field = float(model.y_mean) + float(model.y_sd) * numpy_of(terms.mean)
     prior = np.diag(model.tile_kernel(x[:500], x[:500]))
     known = {name: values.to_numpy(float) for name, values in truth[test].items() if "true" in name}

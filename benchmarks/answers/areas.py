@@ -128,7 +128,7 @@ def draw(world: World, count: int, random: np.random.Generator) -> Draw:
     with torch.no_grad():
         centre = model.mean_constant.item()
         tiles = model.scaled(world.tiles)
-        parts = ((held.x, held.counts), (tiles, model.endless(len(tiles))))
+        parts = ((held.x, held.counts), (tiles, model.well_measured(len(tiles))))
         for (x, counts), tile in zip(parts, (u[:n], u[n:]), strict=True):
             phi, shift = model.basis(x).phi.numpy(), model.law.shift(counts).numpy()
             found.append(centre + phi @ w + tile + shift[:, None])
@@ -204,10 +204,10 @@ def estimates(world: World, level: JointLevel, replicates: int, seed: int) -> tu
             phi = model.basis(held.x).phi.numpy()
             tile_phi = model.basis(scaled).phi.numpy()
             shift = model.law.shift(held.counts).numpy()
-            endless = float(model.law.shift(model.endless(1))[0])
+            shift = float(model.law.shift(model.well_measured(1))[0])
         residual = drawn.y - base - shift[:, None]
         m = learned @ residual
-        mean = base + endless + tile_phi @ m + of_residuals @ (residual - phi @ m)
+        mean = base + shift + tile_phi @ m + of_residuals @ (residual - phi @ m)
         if not start:
             _check(world, drawn.y[:, 0], mean[:, 0])
         found.append([(world.weights.T @ one).T for one in (mean, drawn.level)])

@@ -5,7 +5,7 @@
 
 Fits the estimator of ``field`` to the training rows of each fold of two splits, at random and by
 blocks. The measured averages of the test rows are compared with two predictions: the mean of the
-level, for infinitely many tests, and the mean for the row's own numbers of tests and devices.
+level, and the mean for the row's own numbers of tests and devices.
 
 Writes JSON of each fold in ``--out`` (a fold there is not made again), and a table and a figure.
 """
@@ -131,8 +131,8 @@ def page(found: Figures) -> str:
 
 Made by `benchmarks/answers/level_averages.py` from mobile tiles of {found["quarters"]}, with
 `field` and the preset `quick`, in {found["folds"]} folds of each split. A row is the measured
-average of a tile in one quarter, which the fit has not seen. The level is the average of infinitely
-many tests; averages of few tests are expected below it.
+average of a tile in one quarter, which the fit has not seen. The level is the mean of well-measured
+averages; averages of few tests are expected below it.
 
 ![Measured less predicted, by the number of tests]({found["region"]}.webp)
 

@@ -186,7 +186,7 @@ def try_world(
     before = joint_level(given, None, level.x, calibrated=False).mean
     variance = level.single_variances()
     parameters = model.parameters
-    counts = torch.cat([parameters.counts_of(float(tests), None, 1), parameters.endless(1)])
+    counts = torch.cat([parameters.counts_of(float(tests), None, 1), parameters.well_measured(1)])
     shift = y_sd * parameters.law.shift(counts).detach().numpy()
     many = np.full(len(true), tests)
     noise = np.sqrt(measurement_variance(truth.law, truth.places, many))

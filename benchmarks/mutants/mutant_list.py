@@ -389,8 +389,8 @@ MUTANTS = [
         "models/field/predictive_law",
         "models/field/test_predictive_law",
         laws_compared_where_they_were_fitted=(
-            "tried.at(of_rows != k), tried.at(of_rows == k)",
-            "tried.at(of_rows != k), tried.at(of_rows != k)",
+            "errors.at(fold != k), errors.at(fold == k)",
+            "errors.at(fold == k), errors.at(fold == k)",
         ),
     ),
     *_of(

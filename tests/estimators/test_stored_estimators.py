@@ -116,6 +116,7 @@ def test_no_edit_of_a_description_ends_in_another_error(saved, name):
         ("widening", -1.0, "y_sd and widening above 0"),
         ("tiles.stretch", 1e30, "expected a stretch from -50 to 50"),
         ("noise.counts_range", 0.0, "expected counts of 1 or more"),
+        ("noise.well_measured", 0.0, "expected counts of 1 or more"),
         ("rows.counts", 0.0, "counts of 1 or more"),
         ("near_places", 10**6, "numbers of near places within"),
         ("near_places", -1, "numbers of near places within"),

@@ -164,10 +164,9 @@ class FittedField(Model):
             of devices for these tests in the rows.
         level
             Predict the level that measurements scatter around. The level has no noise. Its mean
-            is the mean of well-measured averages: half of all tests of the rows are in averages of
-            at most so many tests, and from at most so many devices; `tests` and `devices` are
-            ignored. The shape is normal: skewness and heavy
-            tails belong to measurements.
+            is that of well-measured averages (`MeasurementLaw.well_measured`); `tests` and
+            `devices` are ignored. The shape is normal: skewness and heavy tails belong to
+            measurements.
 
         Returns
         -------

@@ -36,8 +36,8 @@ class MeasurementLaw(Noise):
     reasons. The target is the logarithm of an average, and by Jensen's inequality, the expected
     logarithm of an average of positive values rises with the number of values. And tiles with many
     tests differ from tiles near them with few. So the level is not the limit of many tests, but
-    the mean of an average with the counts `well_measured`: half of all tests are in averages of
-    at most so many tests, and half in averages from at most so many devices.
+    the mean of an average with the counts `well_measured`. Half of all tests are in averages of
+    at most so many tests; half are in averages from at most so many devices.
 
     Parameters
     ----------
@@ -61,13 +61,13 @@ class MeasurementLaw(Noise):
         self.heads = nn.Parameter(torch.zeros(r, 2, dtype=dtype))
         bounds = torch.tensor([[1.0, 1.0], [ENDLESS, ENDLESS]], dtype=torch.float64)
         self.register_buffer("counts_range", bounds)
-        self.register_buffer("well_measured", torch.full((2,), ENDLESS, dtype=torch.float64))
+        self.register_buffer("well_measured", torch.ones(2, dtype=torch.float64))
         self.register_buffer("devices_power", torch.ones((), dtype=torch.float64))
 
     def take_counts(self, counts: Tensor) -> None:
         """Learn the counts of the level, the ranges of counts and the typical number of devices.
 
-        `counts` are those of the training rows, (n, 2).
+        `counts` are those of the rows, (n, 2).
         """
         tests = counts[:, 0]
         for place, column in enumerate(counts.T):

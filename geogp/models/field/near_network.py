@@ -21,10 +21,7 @@ from geogp.models.field.near_summaries import (
     folds,
 )
 from geogp.models.field.parameters import FieldParameters
-from geogp.models.field.predictive_law import (
-    MIN_SPREAD,
-    NO_EFFECT,
-)
+from geogp.models.field.predictive_law import MIN_SPREAD, NO_EFFECT
 from geogp.models.fitting.optimisers import AdamW
 from geogp.models.numerics.threads import chunks, in_threads, threads_of
 

@@ -62,7 +62,7 @@ FOLDS = 5
 """Number of folds that decide which covariates the errors depend on."""
 
 MOST_TRIED = 10_000
-"""Largest number of errors in these folds, but for the last group; of more, groups are drawn."""
+"""Largest number of errors in these folds; of more, some are drawn."""
 
 LEAST_GAIN = 0.003
 """Smallest gain in the log density per row for which errors depend on all covariates."""
@@ -252,22 +252,19 @@ def earns_covariates(errors: Errors) -> bool:
     `LEAST_GAIN`. With few groups, the covariates of a group are those of its place, so that a law
     learns the places by heart.
     """
-    names, number, size = np.unique(errors.groups, return_inverse=True, return_counts=True)
+    rng = np.random.default_rng(0)
+    if len(errors.errors) > MOST_TRIED:
+        errors = errors.at(rng.permutation(len(errors.errors)) < MOST_TRIED)
+    names, number = np.unique(errors.groups, return_inverse=True)
     if len(names) < 2:
         return False
-    order = np.random.default_rng(0).permutation(len(names))
-    drawn = np.cumsum(size[order]) - size[order] < MOST_TRIED
-    fold = np.full(len(names), FOLDS)
-    fold[order[drawn]] = np.arange(np.count_nonzero(drawn)) % FOLDS
-    tried = errors.at(fold[number] < FOLDS)
-    of_rows = fold[number][fold[number] < FOLDS]
-    gain = 0.0
-    for k in np.unique(of_rows):
-        learned, other = tried.at(of_rows != k), tried.at(of_rows == k)
+    fold, gains = (rng.permutation(len(names)) % FOLDS)[number], np.zeros(len(number))
+    for k in np.unique(fold):
+        learned, other = errors.at(fold != k), errors.at(fold == k)
         pair = fit_law(learned), fit_law(learned, simple=True)
         full, simple = (law.parameters(other.covariates).log_density(other.errors) for law in pair)
-        gain += float(other.weights @ (full - simple))
-    return bool(gain > LEAST_GAIN * tried.weights.sum())
+        gains[fold == k] = full - simple
+    return bool(np.average(gains, weights=errors.weights) > LEAST_GAIN)
 
 
 def fit_law(errors: Errors, *, simple: bool = False) -> PredictiveLaw:

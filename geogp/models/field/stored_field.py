@@ -30,8 +30,14 @@ LAW_ARRAYS = ("coefficients", "ranges")
 HOME = ("range_km", "doubt_km", "doubt_power", "variance", "doubt", "trend")
 """Attributes of `Home` in its tensor: three above 0, two variances, and whether it has a trend."""
 
-EARLIER_TENSORS = {"shape_coefficients", "law_hidden"}
-"""A field with one of these tensors is of a version whose predictions differed."""
+EARLIER_TENSOR = "shape_coefficients"
+"""A field with this tensor is of a version whose predictions differed."""
+
+EARLIER_NETWORKS = ("_hidden", "_outputs")
+"""Ends of names of tensors of earlier versions: networks of laws; outputs of 0 have no effect."""
+
+LEVEL_COUNTS, RANGE = "noise.well_measured", "noise.counts_range"
+"""Names of the counts of the level, which in earlier versions were the largest in the range."""
 
 ADDED_TENSORS = (
     ("widening",),
@@ -39,7 +45,6 @@ ADDED_TENSORS = (
     ("networks",),
     ("tiles.stretch", "tiles.powers", "tiles.smoothness"),
     ("home", "reach_km"),
-    ("noise.well_measured",),
 )
 """First letters of the names of tensors that files of earlier versions lack; see `with_added`."""
 
@@ -65,13 +70,18 @@ def restored(
     they are of a version whose predictions differed. The home of a field of an earlier version is
     learned from its rows.
     """
-    if not EARLIER_TENSORS.isdisjoint(tensors):
+    networks = {name for name in tensors if name.endswith(EARLIER_NETWORKS)}
+    moved = any(bool(tensors[name].any()) for name in networks if name.endswith("_outputs"))
+    if moved or EARLIER_TENSOR in tensors:
         raise DataError(
             "the field model was saved by an earlier version of geogp. Map the region again; the "
             "predictions and maps of the run stay readable."
         )
     start, learned = _start_tensors(parameters), "home" in tensors
-    tensors = with_added(tensors, start, ADDED_TENSORS)
+    kept = {name: value for name, value in tensors.items() if name not in networks}
+    if RANGE in kept:
+        kept.setdefault(LEVEL_COUNTS, kept[RANGE][-1].clone())
+    tensors = with_added(kept, start, ADDED_TENSORS)
     _check_shapes(tensors, start)
     # In their own dtypes, from which `TileProcess` knows how earlier versions stored its form.
     parameters.load_state_dict({name: tensors[name] for name in parameters.state_dict()})

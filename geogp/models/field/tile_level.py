@@ -113,7 +113,9 @@ class TileLevel(JointLevel):
 
     def stated_variances(self) -> Floats:
         """Return the variance of the level at each tile in the model's own prediction, (n,)."""
-        return super().stated_variances() if self.near is None else self.single_variances()
+        if self.near is not None:
+            return self.single_variances()
+        return self.model.predict(self.x, level=True).function_variance
 
     @cached_property
     def _alone(self) -> Floats:
