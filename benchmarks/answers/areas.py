@@ -204,10 +204,10 @@ def estimates(world: World, level: JointLevel, replicates: int, seed: int) -> tu
             phi = model.basis(held.x).phi.numpy()
             tile_phi = model.basis(scaled).phi.numpy()
             shift = model.law.shift(held.counts).numpy()
-            shift = float(model.law.shift(model.well_measured(1))[0])
+            of_level = float(model.law.shift(model.well_measured(1))[0])
         residual = drawn.y - base - shift[:, None]
         m = learned @ residual
-        mean = base + shift + tile_phi @ m + of_residuals @ (residual - phi @ m)
+        mean = base + of_level + tile_phi @ m + of_residuals @ (residual - phi @ m)
         if not start:
             _check(world, drawn.y[:, 0], mean[:, 0])
         found.append([(world.weights.T @ one).T for one in (mean, drawn.level)])
