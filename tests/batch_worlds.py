@@ -158,8 +158,9 @@ def leave_out_pictures(patch: pytest.MonkeyPatch) -> None:
 
 
 def shorten_field_fits(patch: pytest.MonkeyPatch) -> None:
-    """Let field models start from the usual values."""
+    """Let field models start from the usual values, and learn their errors in few iterations."""
     patch.setattr("geogp.models.field.fit.start_covariance", lambda *_: None)
+    patch.setattr("geogp.models.field.predictive_law.ITERATIONS", 3)
 
 
 def make_run_without_pictures(order: WorkOrder) -> WorkOutcome:

@@ -25,6 +25,7 @@ from geogp.errors import RequestError
 from geogp.evaluation.splits.split_rows import SplitRows, split_parts
 from geogp.models.field import fit as field_fit
 from geogp.models.field.near_cache import NearCache
+from geogp.models.field.near_network import USUAL_SHARE
 from geogp.models.field.prediction_errors import FieldErrors
 from geogp.models.field.predictive_law import Errors, earns_covariates, fit_law
 
@@ -38,12 +39,14 @@ VARIANTS = {
     "process": "normal errors with the variances of the process",
     "simple": "a law whose scale depends on distance and nearby errors",
     "linear": "a law that is linear in all covariates",
-    "near": "five networks of near rows",
+    "corrected": "its two small networks",
+    "near": f"five networks of near rows, share {USUAL_SHARE}",
+    "learned": "the share learned",
     "chosen": "`field`: all of these or the simple law, by their gain",
 }
 """Variants, each with more parts than the one before, but for the last."""
 
-STEPS = (*pairwise(list(VARIANTS)[:-1]), ("simple", "chosen"), ("near", "chosen"))
+STEPS = (*pairwise(list(VARIANTS)[:-1]), ("simple", "chosen"), ("learned", "chosen"))
 """Pairs of variants that are compared."""
 
 FIRST_SEED = 10
@@ -91,10 +94,19 @@ def _published(window: Window) -> small_regions.Marks:
 
 def variants_of(errors: FieldErrors, seen: Errors) -> dict[str, FieldErrors]:
     """Return the laws of all variants, from those of a fit with all parts and its errors."""
-    linear = replace(errors, networks_share=0.0)
-    simple = replace(linear, law=fit_law(seen, simple=True))
-    chosen = errors if earns_covariates(seen) else simple
-    return {"simple": simple, "linear": linear, "near": errors, "chosen": chosen}
+    law = errors.law
+    without = replace(errors, networks_share=0.0)
+    simple = replace(without, law=fit_law(seen, simple=True))
+    found = {
+        "simple": simple,
+        "linear": replace(without, law=replace(law, outputs=np.zeros_like(law.outputs))),
+        "corrected": without,
+        "learned": errors,
+        "chosen": errors if earns_covariates(seen) else simple,
+    }
+    # Few rows have no networks of near rows.
+    fixed = USUAL_SHARE if errors.networks_law.coefficients.any() else 0.0
+    return found | {"near": replace(errors, networks_share=fixed)}
 
 
 def scored(window: Window, how: str, seed: int) -> Figures:

@@ -388,6 +388,8 @@ MUTANTS = [
     *_of(
         "models/field/predictive_law",
         "models/field/test_predictive_law",
+        networks_summed=(".numpy() / NETWORKS)", ".numpy())"),
+        networks_left_out=(" + self.outputs @ units", " + 0 * self.outputs @ units"),
         laws_compared_where_they_were_fitted=(
             "errors.at(fold != k), errors.at(fold == k)",
             "errors.at(fold == k), errors.at(fold == k)",

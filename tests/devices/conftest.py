@@ -2,7 +2,7 @@
 
 import pytest
 
-from geogp.models.field import conditioning
+from geogp.models.field import conditioning, predictive_law
 from geogp.models.field import fit as field_fit
 from geogp.models.fitting import loop as training_loop
 from geogp.models.process import rbf_readers
@@ -21,3 +21,9 @@ def padding_of_a_gpu(monkeypatch) -> None:
     monkeypatch.setattr(conditioning, "MIN_PIECES", 1)
     monkeypatch.setattr(conditioning, "PIECE", 10**6)
     monkeypatch.setattr(training_loop, "is_deferred", lambda _: True)
+
+
+@pytest.fixture(autouse=True)
+def short_fits_of_errors(monkeypatch) -> None:
+    """Let the field model fit its errors in few iterations, which the CPU makes in any case."""
+    monkeypatch.setattr(predictive_law, "ITERATIONS", 3)

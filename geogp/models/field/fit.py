@@ -26,13 +26,13 @@ from geogp.models.field.measurement import ENDLESS
 from geogp.models.field.near_network import (
     LEAST_ROWS,
     MEMBERS,
-    SHARE,
+    law_and_share,
     network_predictions,
 )
 from geogp.models.field.near_summaries import left_out_summaries, near_summaries
 from geogp.models.field.parameters import FieldParameters, numpy_of
 from geogp.models.field.prediction_errors import FieldErrors, error_covariates
-from geogp.models.field.predictive_law import Errors, earns_covariates, fit_law, no_law
+from geogp.models.field.predictive_law import Errors, earns_covariates, fit_law
 from geogp.models.field.rows import FieldRows, by_place
 from geogp.models.field.vecchia import NO_ROW, Indices
 from geogp.models.fitting.steps import Batch, SteppedFit
@@ -232,15 +232,15 @@ class FieldFit(SteppedFit[FieldParameters]):
             device = parameters.device
             with aside(lambda: fit_law(errors, simple=simple), device) as law:
                 predicted = None if simple else _learn_networks(field, alone, inside, outside)
-            of_networks = errors.predicted_by(*predicted) if predicted else None
-            with aside(lambda: fit_law(of_networks) if of_networks else no_law(), device) as other:
+            with aside(lambda: law_and_share(errors, law(), predicted), device) as both:
                 every = _stored(parameters, _joined(rows, held_out), self.seed)
                 condition_on(parameters, every)
+            networks_law, share = both()
             learned = FieldErrors(
                 law=law(),
                 networks=field.errors.networks,
-                networks_law=other(),
-                networks_share=SHARE if predicted else 0.0,
+                networks_law=networks_law,
+                networks_share=share,
                 reach_km=reach_of(seen),
             )
             every = every.going(learned_home(parameters, every))

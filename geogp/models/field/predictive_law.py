@@ -1,7 +1,7 @@
 """The distribution of prediction errors, whose location, scale and shape depend on covariates."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
@@ -76,8 +76,14 @@ SHAPE_STEP = 0.04
 MAX_LOG_SCALE = 30.0
 """Bound of |log b| in the fit, so that a long step of the optimiser does not overflow."""
 
-ITERATIONS = 200
-"""Largest number of iterations of the fit."""
+NETWORKS = 2
+"""Number of networks that correct the linear parameters."""
+
+HIDDEN = 16
+"""Number of hidden units in each of these networks."""
+
+ITERATIONS = 100
+"""Largest number of iterations in the fit of a network."""
 
 MIN_SPREAD = 1e-4
 """Covariates with a smaller standard deviation than this are divided by `NO_EFFECT`."""
@@ -94,28 +100,33 @@ class PredictiveLaw:
     W = sinh((asinh(Z) + ε) / δ), Z standard normal (Jones and Pewsey 2009). Covariates are clamped
     to their range in the fit, and then standardised to u. With q = (a, log b, ε, log δ),
 
-        q(u) = C (1, u, u²).
+        q(u) = C (1, u, u²) + V tanh(H (1, u)).
 
     The function B tanh(value / B), with B the bound on the same side of 0 as the value, keeps ε and
     log δ within bounds. Both are then rounded to multiples of `SHAPE_STEP`.
 
     `coefficients`: C, (4, 1 + 2 c); only log b depends on u².
     `ranges`: minimum, maximum, mean and standard deviation of each covariate, (4, c).
+    `hidden`: H, (k, 1 + c) for k = `NETWORKS` times `HIDDEN`. `outputs`: V, (4, k).
     `most_tail`: upper bound of log δ.
     """
 
     coefficients: Floats
     ranges: Floats
+    hidden: Floats
+    outputs: Floats
     most_tail: float = 0.0
 
     @property
     def is_constant(self) -> bool:
         """Whether the errors have the same distribution whatever the covariates."""
-        return not self.coefficients[:, 1:].any()
+        return not (self.coefficients[:, 1:].any() or self.outputs.any())
 
     def parameters(self, covariates: Floats) -> "Parameters":
         """Return the parameters of the errors' distributions, for covariates (n, c)."""
-        a, log_b, skewness, log_tail = self.coefficients @ _design(covariates, self.ranges)
+        design = _design(covariates, self.ranges)
+        units = np.tanh(self.hidden @ design[: self.hidden.shape[1]])
+        a, log_b, skewness, log_tail = self.coefficients @ design + self.outputs @ units
         bent = _bounded(torch.as_tensor(skewness), torch.as_tensor(log_tail), self.most_tail)
         return Parameters(a, log_b, *(value.numpy() for value in bent))
 
@@ -178,7 +189,13 @@ def no_law(covariates: int = len(COVARIATES)) -> PredictiveLaw:
     """Return the law that is standard normal whatever the covariates."""
     ranges = np.zeros((4, covariates))
     ranges[3] = NO_EFFECT
-    return PredictiveLaw(np.zeros((PARAMETERS, 1 + 2 * covariates)), ranges)
+    units = NETWORKS * HIDDEN
+    return PredictiveLaw(
+        np.zeros((PARAMETERS, 1 + 2 * covariates)),
+        ranges,
+        np.zeros((units, 1 + covariates)),
+        np.zeros((PARAMETERS, units)),
+    )
 
 
 @dataclass(frozen=True)
@@ -283,8 +300,10 @@ def fit_law(errors: Errors, *, simple: bool = False) -> PredictiveLaw:
     If `simple` is true, log b is a linear function of the covariates `SIMPLE` alone, the tail
     weight is the same everywhere, and a and ε are 0.
 
-    The optimiser is L-BFGS in float64. Raises NumericalError if a value is not finite, or the fit
-    does not end at finite values.
+    The linear part is fitted first. Then each network is fitted alone to correct the linear part,
+    with the same penalty on its weights but no penalty on its intercepts; the result is the mean of
+    the networks. The optimiser is L-BFGS in float64. Raises NumericalError if a value is not
+    finite, or a fit does not end at finite values.
     """
     r = torch.as_tensor(np.ascontiguousarray(errors.errors, np.float64))
     if not len(r) or not all(np.isfinite(v).all() for v in (errors.errors, errors.covariates)):
@@ -304,24 +323,42 @@ def fit_law(errors: Errors, *, simple: bool = False) -> PredictiveLaw:
     weight[:, -1] = max(PRIOR_ROWS, OFFSET_GROUPS * errors.group_rows(errors.held_out))
     most_tail = math.log(MAX_TAILWEIGHT) if len(r) >= ROWS_OF_LIGHT_TAILS else 0.0
 
-    theta = torch.zeros_like(used, requires_grad=True)
-    optimiser = LBFGS(
-        [theta], max_iter=ITERATIONS, tolerance_grad=1e-7, line_search_fn="strong_wolfe"
-    )
-
-    def closure() -> torch.Tensor:
-        optimiser.zero_grad()
-        a, log_b, skewness, log_tail = ((theta * used) @ design).unbind()
+    def loss(parameters: torch.Tensor, penalty: torch.Tensor) -> torch.Tensor:
+        a, log_b, skewness, log_tail = parameters.unbind()
         density = _log_density(r, a, log_b, *_bounded(skewness, log_tail, most_tail))
-        loss = ((weight * theta.square()).sum() / 2 - density @ rows) / len(r)
-        loss.backward()
-        return loss
+        return (penalty / 2 - density @ rows) / len(r)
 
-    optimiser.step(closure)
-    coefficients = (theta * used).detach().numpy()[:, :-1].copy()
-    if not np.isfinite(coefficients).all():
+    theta = torch.zeros_like(used, requires_grad=True)
+    _minimise(lambda: loss((theta * used) @ design, (weight * theta.square()).sum()), [theta], 200)
+    theta = (theta * used).detach()
+    linear, inputs = theta @ design, design[: 1 + c]
+    every_hidden, every_output = [], []
+    for seed in range(NETWORKS):
+        random = np.random.default_rng(seed).standard_normal((HIDDEN, 1 + c)) / math.sqrt(1 + c)
+        hidden = torch.as_tensor(random).requires_grad_()
+        outputs = torch.zeros(PARAMETERS, HIDDEN, dtype=torch.float64, requires_grad=True)
+
+        def corrected(
+            hidden: torch.Tensor = hidden, outputs: torch.Tensor = outputs
+        ) -> torch.Tensor:
+            size = outputs.square().sum() + hidden[:, 1:].square().sum()
+            return loss(linear + outputs @ torch.tanh(hidden @ inputs), PRIOR_ROWS * size)
+
+        if not simple:
+            _minimise(corrected, [hidden, outputs], ITERATIONS)
+        every_hidden.append(hidden.detach().numpy())
+        every_output.append(outputs.detach().numpy() / NETWORKS)
+    law = PredictiveLaw(
+        theta.numpy()[:, :-1].copy(),
+        ranges,
+        np.vstack(every_hidden),
+        np.hstack(every_output),
+        most_tail,
+    )
+    learned = law.coefficients, law.hidden, law.outputs
+    if not all(np.isfinite(values).all() for values in learned):
         raise NumericalError("the fit of the predictive law diverged.")
-    return PredictiveLaw(coefficients, ranges, most_tail)
+    return law
 
 
 def prediction_in(covariates: Floats) -> tuple[Floats, Floats]:
@@ -352,6 +389,23 @@ def pooled_law(
     mean, log_sd = predicted
     of_second = second.parameters(with_prediction(covariates, mean, log_sd)).scaled(mean, log_sd)
     return first.scaled(*prediction_in(covariates)).pooled(of_second, share)
+
+
+def _minimise(
+    loss: Callable[[], torch.Tensor], parameters: list[torch.Tensor], iterations: int
+) -> None:
+    """Minimise a loss in place by L-BFGS."""
+    optimiser = LBFGS(
+        parameters, max_iter=iterations, tolerance_grad=1e-7, line_search_fn="strong_wolfe"
+    )
+
+    def closure() -> torch.Tensor:
+        optimiser.zero_grad()
+        value = loss()
+        value.backward()
+        return value
+
+    optimiser.step(closure)
 
 
 def _ranges(covariates: Floats) -> Floats:

@@ -24,7 +24,7 @@ STORED_ROWS = ("x", "y", "counts")
 LAWS = ("law", "networks_law")
 """Attributes of `FieldErrors` that are laws; the names of their tensors start with these."""
 
-LAW_ARRAYS = ("coefficients", "ranges")
+LAW_ARRAYS = ("coefficients", "ranges", "hidden", "outputs")
 """Arrays of a `PredictiveLaw`; the names of their tensors end with these."""
 
 HOME = ("range_km", "doubt_km", "doubt_power", "variance", "doubt", "trend")
@@ -33,15 +33,12 @@ HOME = ("range_km", "doubt_km", "doubt_power", "variance", "doubt", "trend")
 EARLIER_TENSOR = "shape_coefficients"
 """A field with this tensor is of a version whose predictions differed."""
 
-EARLIER_NETWORKS = ("_hidden", "_outputs")
-"""Ends of names of tensors of earlier versions: networks of laws; outputs of 0 have no effect."""
-
 LEVEL_COUNTS, RANGE = "noise.well_measured", "noise.counts_range"
 """Names of the counts of the level, which in earlier versions were the largest in the range."""
 
 ADDED_TENSORS = (
     ("widening",),
-    ("near_places",),
+    ("law_hidden", "law_outputs", "near_places"),
     ("networks",),
     ("tiles.stretch", "tiles.powers", "tiles.smoothness"),
     ("home", "reach_km"),
@@ -70,18 +67,15 @@ def restored(
     they are of a version whose predictions differed. The home of a field of an earlier version is
     learned from its rows.
     """
-    networks = {name for name in tensors if name.endswith(EARLIER_NETWORKS)}
-    moved = any(bool(tensors[name].any()) for name in networks if name.endswith("_outputs"))
-    if moved or EARLIER_TENSOR in tensors:
+    if EARLIER_TENSOR in tensors:
         raise DataError(
             "the field model was saved by an earlier version of geogp. Map the region again; the "
             "predictions and maps of the run stay readable."
         )
     start, learned = _start_tensors(parameters), "home" in tensors
-    kept = {name: value for name, value in tensors.items() if name not in networks}
-    if RANGE in kept:
-        kept.setdefault(LEVEL_COUNTS, kept[RANGE][-1].clone())
-    tensors = with_added(kept, start, ADDED_TENSORS)
+    if RANGE in tensors:
+        tensors = {LEVEL_COUNTS: tensors[RANGE][-1].clone()} | dict(tensors)
+    tensors = with_added(tensors, start, ADDED_TENSORS)
     _check_shapes(tensors, start)
     # In their own dtypes, from which `TileProcess` knows how earlier versions stored its form.
     parameters.load_state_dict({name: tensors[name] for name in parameters.state_dict()})

@@ -24,16 +24,27 @@ def seen() -> Errors:
 
 def test_variants_have_the_parts_that_their_names_say(seen):
     field = make_field(3, 40)
-    full = replace(field.errors, law=fit_law(seen), networks_share=0.4)
+    networks = fit_law(seen, simple=True)
+    full = replace(field.errors, law=fit_law(seen), networks_law=networks, networks_share=0.1)
     found = script.variants_of(full, seen)
     assert set(found) == set(script.VARIANTS) - {"process"}
     shares = {name: one.networks_share for name, one in found.items()}
-    assert shares == {"simple": 0, "linear": 0, "near": 0.4, "chosen": 0.4}
-    assert found["linear"].law is found["near"].law is full.law
+    assert shares == {"simple": 0, "linear": 0, "corrected": 0, "near": script.USUAL_SHARE} | {
+        "learned": 0.1,
+        "chosen": 0.1,
+    }
+    assert not found["simple"].law.outputs.any()
+    assert not found["linear"].law.outputs.any()
+    assert found["corrected"].law is found["near"].law is full.law
+    at = [name in ("log distance", "near scatter") for name in COVARIATES]
     slopes = found["simple"].law.coefficients[1, 1 : 1 + len(COVARIATES)]
-    used = [name in ("log distance", "near scatter") for name in COVARIATES]
-    assert (slopes[~np.array(used)] == 0).all()
+    assert (slopes[~np.array(at)] == 0).all()
     assert found["linear"].law.coefficients[1, 1] > 0.5
+
+
+def test_networks_that_were_not_fitted_get_no_share(seen):
+    errors = replace(make_field(3, 40).errors, law=fit_law(seen))
+    assert script.variants_of(errors, seen)["near"].networks_share == 0
 
 
 def test_errors_of_several_seeds_of_a_window_are_averaged_first():

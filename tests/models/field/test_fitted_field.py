@@ -206,7 +206,6 @@ class TestStored:
     def test_the_level_of_an_earlier_version_has_the_largest_counts_of_its_rows(self, field):
         tensors = field.state_dict()
         del tensors["noise.well_measured"]
-        tensors |= {"law_hidden": torch.ones(2, 3), "law_outputs": torch.zeros(4, 2)}
         same = FittedField.restored(self._start(field), tensors)
         law, counts = field.parameters.law, field.rows.counts
         largest = counts.max(0).values[None]

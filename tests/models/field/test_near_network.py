@@ -1,4 +1,4 @@
-"""Networks of near measurements: known truths, and blindness to rows that are left out."""
+"""Networks of near measurements: known truths, blindness to left-out rows, and their share."""
 
 import math
 from dataclasses import replace
@@ -16,7 +16,7 @@ from geogp.errors import DataError, NumericalError
 from geogp.models.catalogue.build import build
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.field import fitted as field_model
-from geogp.models.field import near_network
+from geogp.models.field import near_network, predictive_law
 from geogp.models.field.fitted import FittedField
 from geogp.models.field.near_cache import DISTANCE
 from geogp.models.field.near_network import HIDDEN, MEMBERS, WEIGHTS, NearNetworks
@@ -25,6 +25,7 @@ from geogp.models.field.parameters import numpy_of
 from geogp.models.field.prediction_errors import FieldErrors, error_covariates
 from geogp.models.field.predictive_law import (
     COVARIATES,
+    GROUP_ROWS,
     Parameters,
     fit_law,
     no_law,
@@ -403,7 +404,7 @@ def test_after_the_data_the_mean_stays(field):
 
 def test_a_widened_model_ignores_its_networks():
     field = _fit(_world(2_500), 150)
-    assert field.errors.networks_share == 0.4
+    assert field.errors.networks_share > 0
     model, x = field.widened(1.3), _world(50, seed=3).x
     assert model.errors.networks_share == 0
     expected = replace(field, errors=FieldErrors.none(field.parameters)).predict(x)
@@ -415,6 +416,37 @@ def test_few_rows_get_no_networks():
     model = _fit(_world(1_500), 50)
     assert model.errors.networks_share == 0
     assert not model.errors.networks.first.any()
+
+
+def test_worse_networks_get_no_share(monkeypatch):
+    def useless(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.full(len(columns), 30.0), np.zeros(len(columns))
+
+    monkeypatch.setattr(NearNetworks, "forward", useless)
+    monkeypatch.setattr(NearNetworks, "fit", lambda self, columns, *_: useless(self, columns))
+    assert _fit(_world(2_500), 150).errors.networks_share < 0.15
+
+
+def test_repeated_rows_of_a_group_do_not_change_the_share(monkeypatch):
+    """The groups stay as many; if each row is a group or is left out alone, they tell more."""
+    monkeypatch.setattr(predictive_law, "ITERATIONS", 100)
+    random = np.random.default_rng(0)
+    y, group = random.standard_normal(120), np.arange(120) // GROUP_ROWS
+    other = y + 2 * random.standard_normal(120)
+
+    def share(times: int, groups: np.ndarray, *, alone: bool = False) -> float:
+        n = len(groups)
+        seen = errors_apart(np.tile(y, times), np.zeros((n, len(COVARIATES))))
+        kind = {"held_out": np.full(n, not alone), "alone": np.full(n, alone)}
+        predicted = np.tile(other, times), np.zeros(n)
+        seen = replace(seen, groups=groups, **kind)
+        return near_network.law_and_share(seen, no_law(), predicted)[1]
+
+    found = share(1, group)
+    assert 0.3 < found < 0.7
+    assert share(4, np.tile(group, 4)) == found
+    assert share(4, np.arange(480)) > found
+    assert share(4, np.tile(group, 4), alone=True) == share(4, np.arange(480), alone=True)
 
 
 def test_the_law_of_the_networks_is_fitted_to_their_errors():
