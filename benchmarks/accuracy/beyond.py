@@ -400,6 +400,8 @@ def figure(found: list[Figures]) -> Figure:
         for number, (model, (marker, colour)) in enumerate(DRAWN.items()):
             law = model if model in ("oracle", "plain") else "fit"
             rows = _by_distance(found, "field" if law == model else model)
+            if not rows:
+                continue
             at = [k + 0.08 * number for k in rows]
             style: Any = {"marker": marker, "color": colour, "ls": "-", "lw": 1, "ms": 4}
             scores = {
