@@ -152,7 +152,7 @@ def distance_classes(train: Floats, asked: Floats) -> NDArray[np.str_]:
 
     The width of the training data is the longer side of their bounding box.
     """
-    apart, _ = cKDTree(train).query(asked)
+    apart, _ = cKDTree(train, balanced_tree=False).query(asked)
     return np.array(DISTANCES)[np.searchsorted(ENDS, apart / np.ptp(train, axis=0).max(), "right")]
 
 

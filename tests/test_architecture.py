@@ -78,6 +78,18 @@ def test_rooms_import_only_what_lies_below(room):
             assert top not in FORBIDDEN[room], f"{path} imports {name}"
 
 
+def test_no_search_tree_is_balanced_where_denormal_numbers_are_flushed():
+    """SciPy's division of points at a median of 0 then does not end; see `numerics.trees`."""
+    calls = [
+        (path.name, {word.arg for word in node.keywords if ast.unparse(word.value) == "False"})
+        for path in (ROOT / "geogp").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("KDTree")
+    ]
+    assert len(calls) > 6
+    assert {name for name, off in calls if "balanced_tree" not in off} == {"trees.py"}
+
+
 def test_the_house_has_these_rooms_alone():
     found = {path.stem for path in (ROOT / "geogp").glob("*.py")}
     assert found == TOP

@@ -99,7 +99,9 @@ def laws(rows: dict[str, Data], plan: Plan, seed: int, new: Floats) -> dict[str,
 def distances(train: Floats, new: Floats) -> Floats:
     """Return the distances of new inputs to the nearest training row, standardised, (m,)."""
     centre, spread = column_scales(train)
-    found: Floats = KDTree((train - centre) / spread).query((new - centre) / spread)[0]
+    found: Floats = KDTree((train - centre) / spread, balanced_tree=False).query(
+        (new - centre) / spread
+    )[0]
     return found
 
 

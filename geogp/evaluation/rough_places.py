@@ -61,7 +61,7 @@ def _roughness(pit: Floats, place: Floats, tile: Numbers) -> Floats:
     values = np.column_stack([np.ones(len(z)), z, np.square(z), place])
     sums = sums_by_block(values, tile, int(tile.max()) + 1)
     centre = sums[:, 3:] / sums[:, :1]
-    near = np.asarray(cKDTree(centre).query(centre, NEIGHBOURS + 1)[1])
+    near = np.asarray(cKDTree(centre, balanced_tree=False).query(centre, NEIGHBOURS + 1)[1])
     others = near != np.arange(len(near))[:, None]
     n, total, squares = (sums[near, :3] * others[..., None]).sum(1).T
     found: Floats = (squares - np.square(total) / n) / (n - 1)

@@ -53,7 +53,7 @@ class NearbyScores:
 
         Raises DataError if nearly all scores around a location are 37 or more.
         """
-        tree = cKDTree(unit_vectors(self.longitude, self.latitude))
+        tree = cKDTree(unit_vectors(self.longitude, self.latitude), balanced_tree=False)
         points = unit_vectors(longitude, latitude)
         found = np.empty((len(points), len(LADDER)))
         for start in range(0, len(points), _CHUNK):

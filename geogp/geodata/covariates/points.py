@@ -184,7 +184,7 @@ class PointCovariate:
         points, number = np.unique(
             _points_km(self.longitude, self.latitude), axis=0, return_inverse=True
         )
-        return _Places(points, number.reshape(-1), cKDTree(points))
+        return _Places(points, number.reshape(-1), cKDTree(points, balanced_tree=False))
 
 
 class _Places(NamedTuple):

@@ -30,7 +30,7 @@ def nearest_km(
     vectors = unit_vectors(places.real, places.imag)
     if not np.isfinite(vectors).all():
         raise DataError("expected finite coordinates of the places to measure distances from.")
-    chord, _ = cKDTree(points).query(vectors)
+    chord, _ = cKDTree(points, balanced_tree=False).query(vectors)
     half_angle = np.arcsin(np.clip(np.asarray(chord, np.float64) / 2, 0, 1))
     return (2 * EARTH_RADIUS_KM * half_angle)[number]
 
@@ -58,7 +58,7 @@ def sums_within_km(
     The distance is the great-circle distance of `nearest_km`. Coordinates are in degrees.
     """
     chord = 2 * np.sin(min(km / EARTH_RADIUS_KM, np.pi) / 2)
-    tree = cKDTree(unit_vectors(of_longitude, of_latitude))
+    tree = cKDTree(unit_vectors(of_longitude, of_latitude), balanced_tree=False)
     neighbours = tree.query_ball_point(unit_vectors(longitude, latitude), chord)
     known = np.asarray(values, np.float64)
     return np.array([known[inside].sum() for inside in neighbours], np.float64)

@@ -122,7 +122,7 @@ def unlike_neighbours(longitude: Floats, latitude: Floats, value: Floats) -> Mas
     suspects = suspects[np.argsort(-value[suspects], kind="stable")][:MOST_ASKED]
     if len(suspects):
         places = unit_vectors(longitude, latitude)
-        _, near = cKDTree(places).query(places[suspects], k=NEIGHBOURS + 1)
+        _, near = cKDTree(places, balanced_tree=False).query(places[suspects], k=NEIGHBOURS + 1)
         others = np.where((near == suspects[:, None]) | (value[near] <= 0), np.inf, value[near])
         others.sort(axis=1)  # the lower median of the others above 0; infinite without any
         middle = others[np.arange(len(suspects)), (np.isfinite(others).sum(1) - 1).clip(0) // 2]

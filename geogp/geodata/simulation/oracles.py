@@ -71,7 +71,7 @@ def predictive_oracle(
     noise = _values(truth, "sd_measurement_true", law.target) ** 2
     residual = _values(truth, "y", law.target) - trend
     near = min(neighbours, len(known))
-    tree = KDTree(_scaled(place[known], law))
+    tree = KDTree(_scaled(place[known], law), balanced_tree=False)
     step = max(1, _CHUNK_BYTES // (8 * near * max(near, _CANDIDATES_PER_NEIGHBOUR)))
     for start in range(0, len(targets), step):
         rows = targets[start : start + step]

@@ -18,6 +18,7 @@ from scipy.spatial import KDTree
 
 from geogp.models.field.tile_process import SAME_TILE_KM
 from geogp.models.numerics.threads import chunks, in_threads
+from geogp.models.numerics.trees import tree_of
 
 NEAREST = (4, 16, 64)
 """Numbers of nearest other tiles."""
@@ -153,7 +154,7 @@ class TileSums:
         cell = place.reshape(-1) * shape[1] + _nearest_time(times, rows.time)
         terms = _terms(rows)
         sums = [np.bincount(cell, term, math.prod(shape)).reshape(shape) for term in terms]
-        return cls(KDTree(places), times, np.stack(sums, 1))
+        return cls(tree_of(places), times, np.stack(sums, 1))
 
     def summaries(self, rows: Measurements, numbers: Indices | None = None) -> Floats:
         """Return summaries (n, 29) of rows; NaN without a source row for the summary.

@@ -20,7 +20,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
-from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 from torch import Tensor
 
@@ -29,6 +28,7 @@ from geogp.models.field.parameters import FieldParameters, numpy_of
 from geogp.models.field.rows import FieldRows
 from geogp.models.field.tile_process import TileProcess
 from geogp.models.numerics.devices import on_device
+from geogp.models.numerics.trees import tree_of
 
 Floats = NDArray[np.float64]
 
@@ -115,7 +115,7 @@ def range_doubt(parameters: FieldParameters, rows: FieldRows, field: Far, seed: 
     alone = plain[FACTORS.tolist().index(1.0)]
     spread = np.array(means) - share @ np.array(means)
     excess = share @ (np.array(variances) + np.square(spread)) - alone
-    apart = np.asarray(KDTree(at).query(there)[0])
+    apart = np.asarray(tree_of(at).query(there)[0])
     diagonal = float(np.linalg.norm(np.ptp(at, axis=0)))
     power = float(parameters.tiles.smoothness) + 0.5
     total = alone + float(np.median(noise))

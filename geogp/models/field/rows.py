@@ -8,7 +8,6 @@ from typing import Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.spatial import KDTree
 from torch import Tensor
 
 from geogp.models.field.blocks import RowTerms
@@ -21,6 +20,7 @@ from geogp.models.field.vecchia import (
     earlier_rows,
     near_places,
 )
+from geogp.models.numerics.trees import tree_of
 from geogp.models.process.rows import Rows
 
 Floats = NDArray[np.float64]
@@ -124,7 +124,7 @@ class FieldRows:
         )
         if len(places) < 2:
             return np.zeros(len(self))
-        apart = np.asarray(KDTree(places).query(places, k=2)[0])[:, 1]
+        apart = np.asarray(tree_of(places).query(places, k=2)[0])[:, 1]
         return np.where(count > 1, 0.0, apart)[number.reshape(-1)]
 
     def locations(self, points: Floats) -> Locations:

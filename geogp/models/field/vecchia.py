@@ -17,6 +17,7 @@ from torch import Tensor
 
 from geogp.errors import NumericalError
 from geogp.models.field.tile_process import SAME_TILE_KM
+from geogp.models.numerics.trees import tree_of
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -168,7 +169,7 @@ def earlier_places(centre: Floats, order: Indices, most: int) -> Indices:
     start = 1
     while most and start < s:
         end = min(max(start + 1, int(GROWTH * start)), s)
-        tree = KDTree(centre[order[:end]], balanced_tree=False, compact_nodes=False)
+        tree = tree_of(centre[order[:end]], balanced=False)
         for first in range(start, end, SEARCHED_AT_ONCE):
             rank = np.arange(first, min(first + SEARCHED_AT_ONCE, end))
             searched = math.ceil(1.1 * GROWTH * most) + 2
@@ -200,7 +201,7 @@ class NearSites:
         """Return the places to search, marked by `searched` (s,); by default all places."""
         chosen = np.ones(len(sites), np.bool_) if searched is None else searched
         numbers = np.flatnonzero(chosen)
-        return cls(sites, numbers, KDTree(sites.centre[numbers]))
+        return cls(sites, numbers, tree_of(sites.centre[numbers]))
 
     def rows(self, points: Floats, places: int) -> Indices:
         """Return, for each point of `points` (m, 3), all rows of its `places` nearest places.
@@ -215,7 +216,7 @@ class NearSites:
     @cached_property
     def places(self) -> KDTree:
         """A tree of the distinct places to search."""
-        return KDTree(np.unique(self.tree.data[:, :2], axis=0))
+        return tree_of(np.unique(self.tree.data[:, :2], axis=0))
 
 
 def distance_to_others(places: KDTree, at: Floats) -> Floats:
@@ -293,7 +294,7 @@ def spacing(places: Floats, counted: Indices | None = None) -> float:
     if len(places) < 2:
         return 1.0
     at = places if counted is None else places[counted]
-    return float(np.median(np.asarray(KDTree(places).query(at, k=2)[0])[:, 1]))
+    return float(np.median(np.asarray(tree_of(places).query(at, k=2)[0])[:, 1]))
 
 
 def _morton(centre: Floats) -> Indices:
