@@ -1,5 +1,6 @@
 """Independent parts of a computation in several threads, each with one core."""
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,7 +12,6 @@ from typing import Any, TypeVar
 import torch
 
 from geogp.models.numerics.precision import current_precision, precision
-from geogp.models.numerics.trees import denormals_are_flushed
 
 MOST_THREADS = 8
 """Largest number of threads: each has its own arrays, and Python starts one operation at a time."""
@@ -110,7 +110,7 @@ def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
 @contextmanager
 def _pool(threads: int) -> Iterator[Callable[..., Future[Any]]]:
     """Start threads with the caller's settings; yield a function that submits work to them."""
-    gradients, flushed = torch.is_grad_enabled(), denormals_are_flushed()
+    gradients, flushed = torch.is_grad_enabled(), sys.float_info.min / 2 == 0
     before, name = torch.get_num_threads(), current_precision()
 
     def begin() -> None:

@@ -1,5 +1,6 @@
 """Temporary settings for computations: denormal numbers, and the number of threads."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -7,7 +8,6 @@ import torch
 
 from geogp.models.numerics.precision import current_precision
 from geogp.models.numerics.precision import precision as computing_in
-from geogp.models.numerics.trees import denormals_are_flushed
 
 
 @contextmanager
@@ -17,7 +17,7 @@ def arithmetic(threads: int | None = None, *, precision: str | None = None) -> I
     This holds inside the ``with`` block; see `geogp.precision`. Flushing saves time. If `threads`
     is None, the number of threads stays the same.
     """
-    flushed = denormals_are_flushed()
+    flushed = sys.float_info.min / 2 == 0  # PyTorch has no function that returns this setting
     before = torch.get_num_threads()
     torch.set_flush_denormal(True)
     try:
