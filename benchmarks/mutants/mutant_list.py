@@ -578,7 +578,10 @@ MUTANTS = [
         "models/field/predictive_law",
         "models/field/test_predictive_law",
         large_groups_count_as_all_their_rows=("self._group_rows / size)", "GROUP_ROWS + 0 * size)"),
-        covariates_always_earned=("bool(gain > LEAST_GAIN *", "bool(gain > -1e9 *"),
+        covariates_always_earned=(
+            "weights=errors.weights) > LEAST_GAIN",
+            "weights=errors.weights) > -1e9",
+        ),
     ),
     *_of(
         "answers/tile_weights",
