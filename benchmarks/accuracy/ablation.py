@@ -4,9 +4,9 @@
 
 The windows are those of `small_regions` with enough rows for a law, and each third of Puerto Rico
 by longitude. Rows of Puerto Rico that are test rows of seed 0 in `accuracy.field` are left out.
-Each window is fitted under both splits. All variants predict the same test rows from the same fit,
-so that only the errors differ. Each fit has its own file under --out, and the same command
-continues where it stopped. Writes a Markdown and a JSON file.
+Each window is fitted to downloads and to uploads, under both splits. All variants predict the same
+test rows from the same fit, so that only the errors differ. Each fit has its own file under --out,
+and the same command continues where it stopped. Writes a Markdown and a JSON file.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from geogp.errors import RequestError
 from geogp.evaluation.splits.split_rows import SplitRows, split_parts
 from geogp.models.field import fit as field_fit
 from geogp.models.field.near_cache import NearCache
-from geogp.models.field.near_network import USUAL_SHARE
+from geogp.models.field.near_network import SHARE
 from geogp.models.field.prediction_errors import FieldErrors
 from geogp.models.field.predictive_law import Errors, earns_covariates, fit_law
 
@@ -40,14 +40,15 @@ VARIANTS = {
     "simple": "a law whose scale depends on distance and nearby errors",
     "linear": "a law that is linear in all covariates",
     "corrected": "its two small networks",
-    "near": f"five networks of near rows, share {USUAL_SHARE}",
-    "learned": "the share learned",
+    "near": f"five networks of near rows, with a share of {SHARE}",
     "chosen": "`field`: all of these or the simple law, by their gain",
 }
 """Variants, each with more parts than the one before, but for the last."""
 
-STEPS = (*pairwise(list(VARIANTS)[:-1]), ("simple", "chosen"), ("learned", "chosen"))
+STEPS = (*pairwise(list(VARIANTS)[:-1]), ("simple", "chosen"), ("near", "chosen"))
 """Pairs of variants that are compared."""
+
+TARGETS = ("download", "upload")
 
 FIRST_SEED = 10
 """First seed of the splits; that of the published test rows would have no test rows left."""
@@ -61,11 +62,11 @@ SIZES = (LEAST_ROWS, 2000, 8001, 10**9)
 """Bounds of the classes of size, in rows."""
 
 
-def windows(options: argparse.Namespace) -> Iterator[Window]:
+def windows(options: argparse.Namespace, target: str) -> Iterator[Window]:
     """Yield all windows of real tiles that are large enough."""
     number = 0
     whole: Window | None = None
-    for window in small_regions.windows(options):
+    for window in small_regions.windows(options, target):
         if window.number >= small_regions.WINDOWS:
             break
         rows = window.rows
@@ -97,16 +98,13 @@ def variants_of(errors: FieldErrors, seen: Errors) -> dict[str, FieldErrors]:
     law = errors.law
     without = replace(errors, networks_share=0.0)
     simple = replace(without, law=fit_law(seen, simple=True))
-    found = {
+    return {
         "simple": simple,
         "linear": replace(without, law=replace(law, outputs=np.zeros_like(law.outputs))),
         "corrected": without,
-        "learned": errors,
+        "near": errors,
         "chosen": errors if earns_covariates(seen) else simple,
     }
-    # Few rows have no networks of near rows.
-    fixed = USUAL_SHARE if errors.networks_law.coefficients.any() else 0.0
-    return found | {"near": replace(errors, networks_share=fixed)}
 
 
 def scored(window: Window, how: str, seed: int) -> Figures:
@@ -156,23 +154,23 @@ def gain(fits: Sequence[Figures], before: str, after: str) -> str:
 def page(found: Sequence[Figures]) -> str:
     """Return the Markdown of the figures."""
     steps, coverages = [], []
-    for how, (low, high) in product(SPLITS, pairwise(SIZES)):
-        fits = [f for f in found if f["split"] == how and low <= f["rows"] < high]
-        fits = [f for f in fits if "refused" not in f]
+    for target, how, (low, high) in product(TARGETS, SPLITS, pairwise(SIZES)):
+        fits = [f for f in found if (f["target"], f["split"]) == (target, how)]
+        fits = [f for f in fits if low <= f["rows"] < high and "refused" not in f]
         if not fits:
             continue
         size = f"from {low:,}" if high == SIZES[-1] else f"{low:,} to {high - 1:,}"
         number = len({f["window"] for f in fits})
-        steps.append((how, size, number, *(gain(fits, *step) for step in STEPS)))
+        steps.append((target, how, size, number, *(gain(fits, *step) for step in STEPS)))
         n = sum(f["test_rows"] for f in fits)
         pooled = [percent(sum(f["scores"][v]["inside"] for f in fits) / n) for v in VARIANTS]
-        coverages.append((how, size, f"{n:,}", *pooled))
+        coverages.append((target, how, size, f"{n:,}", *pooled))
     seeds = len({f["seed"] for f in found})
     listed = "\n".join(f"- {name}: {text}" for name, text in VARIANTS.items())
     compared = [f"{after} over {before}" for before, after in STEPS]
     return f"""# Parts of the law of errors
 
-Made by `benchmarks/accuracy/ablation.py`: `field`, preset `quick`, download, windows of real tiles
+Made by `benchmarks/accuracy/ablation.py`: `field`, preset `quick`, windows of real tiles
 ({", ".join(small_regions.REGIONS)}), {seeds} {"seeds" if seeds > 1 else "seed"}. Each variant has
 one part more than the one before, but for the last:
 
@@ -181,10 +179,10 @@ one part more than the one before, but for the last:
 Gain in the log score, mean over windows with its standard error. A positive number is better.
 Windows of one region can share rows.
 
-{table(("split", "rows", "windows", *compared), steps, left=(0, 1))}
+{table(("target", "split", "rows", "windows", *compared), steps, left=(0, 1, 2))}
 Coverage of 95 % intervals, pooled:
 
-{table(("split", "rows", "test rows", *VARIANTS), coverages, left=(0, 1))}"""
+{table(("target", "split", "rows", "test rows", *VARIANTS), coverages, left=(0, 1, 2))}"""
 
 
 def main() -> None:
@@ -193,8 +191,11 @@ def main() -> None:
         __doc__, out="ablation", table="ablation", seeds=3, source=str, boundaries=str
     )
     found = []
-    for window in windows(options):
-        for how, seed in product(SPLITS, range(FIRST_SEED, FIRST_SEED + options.seeds)):
-            path = options.out / f"{window.number}-{how}-{seed}.json"
-            found.append(kept(path, lambda: scored(window, how, seed)))  # noqa: B023
+    seeds = range(FIRST_SEED, FIRST_SEED + options.seeds)
+    for target in TARGETS:
+        for window, how, seed in product(windows(options, target), SPLITS, seeds):
+            path = options.out / f"{target}-{window.number}-{how}-{seed}.json"
+            found.append(
+                kept(path, lambda: {"target": target} | scored(window, how, seed))  # noqa: B023
+            )
     write_results(options.table, page(found), found)

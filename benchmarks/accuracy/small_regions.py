@@ -58,8 +58,8 @@ class Window:
     rows: Indices
 
 
-def windows(options: argparse.Namespace) -> Iterator[Window]:
-    """Yield all windows, which are the same in every call."""
+def windows(options: argparse.Namespace, target: str = "download") -> Iterator[Window]:
+    """Yield all windows, which have the same rows in every call."""
     rng = np.random.default_rng(5)
     trials = {}
     for number in range(WINDOWS + SIMULATED):
@@ -70,7 +70,7 @@ def windows(options: argparse.Namespace) -> Iterator[Window]:
                 demo = demo_request()
                 own |= {"source": demo.source, "boundaries": demo.boundaries}
             asked = argparse.Namespace(**{**vars(options), **own})
-            trials[region] = prepare(asked, options.out / "unfinished")
+            trials[region] = prepare(asked, options.out / "unfinished", target=target)
         trial = trials[region]
         yield Window(
             number,

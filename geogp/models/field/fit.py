@@ -23,16 +23,17 @@ from geogp.models.field.learned_home import learned_home
 from geogp.models.field.left_out import LeftOutRows, left_out, rows_alone
 from geogp.models.field.level_drift import level_drift
 from geogp.models.field.measurement import ENDLESS
-from geogp.models.field.near_network import (
-    LEAST_ROWS,
-    MEMBERS,
-    law_and_share,
-    network_predictions,
-)
+from geogp.models.field.near_network import LEAST_ROWS, MEMBERS, SHARE, network_predictions
 from geogp.models.field.near_summaries import left_out_summaries, near_summaries
 from geogp.models.field.parameters import FieldParameters, numpy_of
 from geogp.models.field.prediction_errors import FieldErrors, error_covariates
-from geogp.models.field.predictive_law import Errors, earns_covariates, fit_law
+from geogp.models.field.predictive_law import (
+    Errors,
+    PredictiveLaw,
+    earns_covariates,
+    fit_law,
+    no_law,
+)
 from geogp.models.field.rows import FieldRows, by_place
 from geogp.models.field.vecchia import NO_ROW, Indices
 from geogp.models.fitting.steps import Batch, SteppedFit
@@ -232,15 +233,14 @@ class FieldFit(SteppedFit[FieldParameters]):
             device = parameters.device
             with aside(lambda: fit_law(errors, simple=simple), device) as law:
                 predicted = None if simple else _learn_networks(field, alone, inside, outside)
-            with aside(lambda: law_and_share(errors, law(), predicted), device) as both:
+            with aside(lambda: _networks_law(errors, predicted), device) as networks_law:
                 every = _stored(parameters, _joined(rows, held_out), self.seed)
                 condition_on(parameters, every)
-            networks_law, share = both()
             learned = FieldErrors(
                 law=law(),
                 networks=field.errors.networks,
-                networks_law=networks_law,
-                networks_share=share,
+                networks_law=networks_law(),
+                networks_share=0.0 if predicted is None else SHARE,
                 reach_km=reach_of(seen),
             )
             every = every.going(learned_home(parameters, every))
@@ -360,6 +360,11 @@ def _learn_networks(
     others = network_predictions(parameters, networks, field.sums, new, counts)[0]
     mean, log_sd = (np.concatenate([a[at], b]) for a, b in zip(learned, others, strict=True))
     return mean, log_sd
+
+
+def _networks_law(errors: Errors, predicted: tuple[Floats, Floats] | None) -> PredictiveLaw:
+    """Return the law of the networks' errors, from the errors of field and tile process."""
+    return no_law() if predicted is None else fit_law(errors.predicted_by(*predicted))
 
 
 def _joined(rows: FieldRows, more: Rows) -> Rows:

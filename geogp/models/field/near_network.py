@@ -21,15 +21,7 @@ from geogp.models.field.near_summaries import (
     folds,
 )
 from geogp.models.field.parameters import FieldParameters
-from geogp.models.field.predictive_law import (
-    MIN_SPREAD,
-    NO_EFFECT,
-    Errors,
-    PredictiveLaw,
-    fit_law,
-    no_law,
-    pooled_law,
-)
+from geogp.models.field.predictive_law import MIN_SPREAD, NO_EFFECT
 from geogp.models.fitting.optimisers import AdamW
 from geogp.models.numerics.threads import chunks, in_threads, threads_of
 
@@ -68,14 +60,8 @@ MOST_LOG_SD = 4.0
 COUNTS = 3
 """Number of inputs about the counts: log tests, log devices, log tests per device."""
 
-SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-"""Possible shares of the networks in predictions."""
-
-USUAL_SHARE = 0.4
-"""Share of the networks in predictions if there are too few groups of rows to choose it."""
-
-PULL = 0.5
-"""Strength of the pull to `USUAL_SHARE`."""
+SHARE = 0.4
+"""Share of the networks in predictions."""
 
 WEIGHTS = ("first", "second", "skip", "last")
 """Names of the buffers with the weights of the layers."""
@@ -245,35 +231,6 @@ def _linear(weights: Tensor, x: Tensor) -> Tensor:
 def _pair(outputs: Tensor) -> tuple[Floats, Floats]:
     mean, log_sd = outputs.double().cpu().numpy().T
     return mean, log_sd
-
-
-def law_and_share(
-    errors: Errors, law: PredictiveLaw, predicted: tuple[Floats, Floats] | None
-) -> tuple[PredictiveLaw, float]:
-    """Return the error distribution of the networks, and their share in predictions.
-
-    `errors` are the errors of field and tile process, and `law` is their distribution. `predicted`
-    are the networks' predictions of the same rows, which are inside or outside the fit. The share w
-    maximises the mean log density of the rows outside and of the rows left out alone, minus `PULL`
-    (w - `USUAL_SHARE`)² / G with the effective number G of their groups. The share is 0 without
-    predictions.
-    """
-    if predicted is None:
-        return no_law(), 0.0
-    of_networks = fit_law(errors.predicted_by(*predicted))
-    y = errors.values
-    counted = errors.held_out | errors.alone
-    masks = (errors.held_out, counted & ~errors.held_out)
-    of_groups = sum(errors.weights[mask].sum() / errors.group_rows(mask) for mask in masks)
-
-    first = law.parameters(errors.covariates)
-
-    def objective(share: float) -> float:
-        pooled = pooled_law(first, of_networks, share, errors.covariates, predicted)
-        score: float = pooled.log_density(y)[counted].mean()
-        return float(score - PULL * (share - USUAL_SHARE) ** 2 / of_groups)
-
-    return of_networks, max(SHARES, key=objective)
 
 
 def network_predictions(

@@ -25,14 +25,11 @@ def seen() -> Errors:
 def test_variants_have_the_parts_that_their_names_say(seen):
     field = make_field(3, 40)
     networks = fit_law(seen, simple=True)
-    full = replace(field.errors, law=fit_law(seen), networks_law=networks, networks_share=0.1)
+    full = replace(field.errors, law=fit_law(seen), networks_law=networks, networks_share=0.4)
     found = script.variants_of(full, seen)
     assert set(found) == set(script.VARIANTS) - {"process"}
     shares = {name: one.networks_share for name, one in found.items()}
-    assert shares == {"simple": 0, "linear": 0, "corrected": 0, "near": script.USUAL_SHARE} | {
-        "learned": 0.1,
-        "chosen": 0.1,
-    }
+    assert shares == {"simple": 0, "linear": 0, "corrected": 0, "near": 0.4, "chosen": 0.4}
     assert not found["simple"].law.outputs.any()
     assert not found["linear"].law.outputs.any()
     assert found["corrected"].law is found["near"].law is full.law
@@ -40,11 +37,6 @@ def test_variants_have_the_parts_that_their_names_say(seen):
     slopes = found["simple"].law.coefficients[1, 1 : 1 + len(COVARIATES)]
     assert (slopes[~np.array(at)] == 0).all()
     assert found["linear"].law.coefficients[1, 1] > 0.5
-
-
-def test_networks_that_were_not_fitted_get_no_share(seen):
-    errors = replace(make_field(3, 40).errors, law=fit_law(seen))
-    assert script.variants_of(errors, seen)["near"].networks_share == 0
 
 
 def test_errors_of_several_seeds_of_a_window_are_averaged_first():
@@ -59,9 +51,24 @@ def test_errors_of_several_seeds_of_a_window_are_averaged_first():
 
 def test_the_page_pools_coverage_and_counts_windows():
     scores = {name: {"log_score": 0.5, "inside": 95} for name in script.VARIANTS}
-    own = {"region": "PR", "split": "random", "test_rows": 100, "scores": scores}
+    own = {
+        "region": "PR",
+        "target": "upload",
+        "split": "random",
+        "test_rows": 100,
+        "scores": scores,
+    }
     found = [{**own, "window": k, "seed": 10, "rows": 1500 + k} for k in range(2)]
-    found.append({"window": 3, "split": "random", "seed": 10, "rows": 1600, "refused": "why"})
+    found.append(
+        {
+            "window": 3,
+            "target": "upload",
+            "split": "random",
+            "seed": 10,
+            "rows": 1600,
+            "refused": "why",
+        }
+    )
     text = script.page(found)
-    assert "| random | 1,250 to 1,999 | 2 | 0.000 ± 0.000 |" in text
-    assert "| random | 1,250 to 1,999 | 200 | 95.0 % | 95.0 % |" in text
+    assert "| upload | random | 1,250 to 1,999 | 2 | 0.000 ± 0.000 |" in text
+    assert "| upload | random | 1,250 to 1,999 | 200 | 95.0 % | 95.0 % |" in text

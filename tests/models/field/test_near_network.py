@@ -16,7 +16,7 @@ from geogp.errors import DataError, NumericalError
 from geogp.models.catalogue.build import build
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.field import fitted as field_model
-from geogp.models.field import near_network, predictive_law
+from geogp.models.field import near_network
 from geogp.models.field.fitted import FittedField
 from geogp.models.field.near_cache import DISTANCE
 from geogp.models.field.near_network import HIDDEN, MEMBERS, WEIGHTS, NearNetworks
@@ -25,7 +25,6 @@ from geogp.models.field.parameters import numpy_of
 from geogp.models.field.prediction_errors import FieldErrors, error_covariates
 from geogp.models.field.predictive_law import (
     COVARIATES,
-    GROUP_ROWS,
     Parameters,
     fit_law,
     no_law,
@@ -256,17 +255,17 @@ def field() -> FittedField:
     return _fit(_world(2_600), 400)
 
 
-def test_the_share_raises_the_score_of_new_rows(field):
+def test_the_networks_raise_the_score_of_new_rows(field):
     new = _world(4_600, seed=0).at(np.arange(2_600, 4_600))
     share = field.errors.networks_share
-    assert 0 < share < 1
+    assert share == near_network.SHARE
     assert len(field.rows.y) == 2_600
 
     def score(value: float) -> float:
         model = _with_share(field, value)
         return float(model.predict(new.x, new.tests).log_score(new.y).mean())
 
-    scores = {value: score(value) for value in (0.0, share, 1.0)}
+    scores = {value: score(value) for value in (0.0, share)}
     assert scores[share] < scores[0.0] - 0.005
 
 
@@ -416,37 +415,6 @@ def test_few_rows_get_no_networks():
     model = _fit(_world(1_500), 50)
     assert model.errors.networks_share == 0
     assert not model.errors.networks.first.any()
-
-
-def test_worse_networks_get_no_share(monkeypatch):
-    def useless(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.full(len(columns), 30.0), np.zeros(len(columns))
-
-    monkeypatch.setattr(NearNetworks, "forward", useless)
-    monkeypatch.setattr(NearNetworks, "fit", lambda self, columns, *_: useless(self, columns))
-    assert _fit(_world(2_500), 150).errors.networks_share < 0.15
-
-
-def test_repeated_rows_of_a_group_do_not_change_the_share(monkeypatch):
-    """The groups stay as many; if each row is a group or is left out alone, they tell more."""
-    monkeypatch.setattr(predictive_law, "ITERATIONS", 100)
-    random = np.random.default_rng(0)
-    y, group = random.standard_normal(120), np.arange(120) // GROUP_ROWS
-    other = y + 2 * random.standard_normal(120)
-
-    def share(times: int, groups: np.ndarray, *, alone: bool = False) -> float:
-        n = len(groups)
-        seen = errors_apart(np.tile(y, times), np.zeros((n, len(COVARIATES))))
-        kind = {"held_out": np.full(n, not alone), "alone": np.full(n, alone)}
-        predicted = np.tile(other, times), np.zeros(n)
-        seen = replace(seen, groups=groups, **kind)
-        return near_network.law_and_share(seen, no_law(), predicted)[1]
-
-    found = share(1, group)
-    assert 0.3 < found < 0.7
-    assert share(4, np.tile(group, 4)) == found
-    assert share(4, np.arange(480)) > found
-    assert share(4, np.tile(group, 4), alone=True) == share(4, np.arange(480), alone=True)
 
 
 def test_the_law_of_the_networks_is_fitted_to_their_errors():
