@@ -429,3 +429,8 @@ CASES: dict[str, Callable[[Draw, int], World]] = {
     "noise-by-place": noise_by_place,
 }
 """Each case draws a world with n training rows."""
+
+STATIONARY = tuple(
+    name for name in CASES if name not in {"border", "seasons", "heavy", "noise-by-place"}
+)
+"""Cases in which field and noise are Gaussian and stationary."""

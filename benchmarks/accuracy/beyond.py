@@ -12,7 +12,8 @@ command with more fields makes the missing fits. Writes a Markdown and a JSON fi
 """
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 import geogp
 from benchmarks.accuracy import spatial
-from benchmarks.beyond_cases import CASES, DISTANCES, NOISES, World
+from benchmarks.beyond_cases import CASES, DISTANCES, NOISES, STATIONARY, World
 from benchmarks.beyond_data import DATA, folder
 from benchmarks.markdown import percent, plus_minus, table
 from benchmarks.script import (
@@ -297,15 +298,18 @@ PLACES = ("inside", "cluster", *DISTANCES)
 """Classes of the figure."""
 
 DRAWN = {
-    "field": ("o", "#0b4f8a"),
-    "exact": ("s", "#d2691e"),
-    "gpboost": ("^", "#7b3294"),
-    "plain": ("x", "#4d4d4d"),
-    "oracle": ("_", "black"),
+    "fit": ("FieldGP", "o", "#0b4f8a"),
+    "plain": ("plain law", "x", "#4d4d4d"),
+    "oracle": ("oracle", "_", "black"),
 }
-"""Marker and colour of each model and law in the figure."""
+"""Label, marker and colour of each law in the figure."""
 
 SUMMARY = ("model", "classes", "meet all aims", "clearly miss an aim", "CPU seconds of a fit")
+
+POOLED = (
+    *("class", "model", "fields", "rows", "95 % intervals contain", "the oracle's"),
+    *("log score above the oracle's", "below the plain law's"),
+)
 
 HEADER = (
     *("case", "class", "model", "fields", "rows", "50 %", "80 %", "95 %", "oracle's 95 %"),
@@ -354,18 +358,56 @@ def classes_of(found: Iterable[Figures]) -> dict[tuple[str, str, str], Pooled]:
     return {key: Pooled(key[1], parts[key]) for key in order}
 
 
+def by_place(fits: Iterable[Figures]) -> dict[str, Pooled]:
+    """Return the classes of `PLACES` that fits have, pooled."""
+    classes = [each["classes"] for each in fits]
+    rows = {name: [each[name] for each in classes if name in each] for name in PLACES}
+    return {name: Pooled(name, each) for name, each in rows.items() if each}
+
+
+def pooled_lines(found: list[Figures], models: Sequence[str]) -> list[tuple[object, ...]]:
+    """Return the lines of the stationary cases, pooled by class of the test rows.
+
+    The fields are those that all models were fitted to.
+    """
+    fits = [each for each in found if each["case"] in STATIONARY and each["model"] in models]
+    count = Counter((each["case"], each["seed"]) for each in fits)
+    fits = [each for each in fits if count[each["case"], each["seed"]] == len(models)]
+    lines: list[tuple[object, ...]] = []
+    places = {model: by_place(each for each in fits if each["model"] == model) for model in models}
+    for name, model in product(PLACES, models):
+        if name not in places[model]:
+            continue
+        rows = places[model][name]
+        gain = rows.score("log_score", without="plain")
+        lines.append(
+            (
+                *(name, f"`{model}`", len(rows.found), f"{sum(rows.n):,}"),
+                f"{rows.score('coverage_95').text(100, 1)} %",
+                percent(rows.score("coverage_95", "oracle").value),
+                rows.score("log_score", without="oracle").text(),
+                gain._replace(value=-gain.value).text(),
+            )
+        )
+    return lines
+
+
 def page(found: list[Figures]) -> str:
     """Return the Markdown of all fits."""
     groups = classes_of(found)
     lines = [line(case, model, rows) for (case, _, model), rows in groups.items()]
-    summary = []
-    for model in dict.fromkeys(each["model"] for each in found):
+    models = sorted({each["model"] for each in found}, key=list(MODELS).index)
+    summary, peers = [], ""
+    for model in models:
         verdicts = [rows.missed() for (*_, of), rows in groups.items() if of == model]
         own = [each for each in found if each["model"] == model]
         seconds = np.mean([each["cpu_seconds"] for each in own])
         met = sum(not verdict for verdict in verdicts)
         clear = sum(any(verdict.values()) for verdict in verdicts)
         summary.append((f"`{model}`", len(verdicts), met, clear, f"{seconds:.0f}"))
+    if len(models) > 1:
+        compared = table(POOLED, pooled_lines(found, models), left=(0, 1))
+        peers = f"The fields to which all models were fitted:\n\n{compared}\n"
     return f"""# Beyond the data
 
     python -m benchmarks accuracy.beyond --fields {len({each["seed"] for each in found})}
@@ -386,23 +428,27 @@ in clusters. The last column names the aims that are missed, in brackets if by l
 standard errors. An aim that is missed by more, or in a single field, is clearly missed.
 
 {table(SUMMARY, summary)}
+All stationary cases, pooled:
+
+{table(POOLED, pooled_lines(found, ["field"]), left=(0, 1))}
+{peers}Each case:
+
 {table(HEADER, lines, left=(0, 1, 2, 15))}"""
 
 
 def figure(found: list[Figures]) -> Figure:
-    """Return the figure: coverage and loss of each model by distance, pooled over all cases.
+    """Return the figure: coverage and loss of the field by distance, in the stationary cases.
 
-    The cases are those with an oracle and classes of distance. The bars are two standard errors.
+    The bars are two standard errors.
     """
+    rows = by_place(
+        each for each in found if each["case"] in STATIONARY and each["model"] == "field"
+    )
     with paper_style():
         drawn = Figure(figsize=(WIDTH, 2.9), layout="constrained")
         panels = drawn.subplots(1, 2)
-        for number, (model, (marker, colour)) in enumerate(DRAWN.items()):
-            law = model if model in ("oracle", "plain") else "fit"
-            rows = _by_distance(found, "field" if law == model else model)
-            if not rows:
-                continue
-            at = [k + 0.08 * number for k in rows]
+        for number, (law, (label, marker, colour)) in enumerate(DRAWN.items()):
+            at = [PLACES.index(name) + 0.08 * number for name in rows]
             style: Any = {"marker": marker, "color": colour, "ls": "-", "lw": 1, "ms": 4}
             scores = {
                 "coverage": [each.score("coverage_95", law) for each in rows.values()],
@@ -411,7 +457,7 @@ def figure(found: list[Figures]) -> Figure:
             for axes, (scale, score) in zip(panels, ((100, "coverage"), (1, "loss")), strict=True):
                 means = [scale * each.value for each in scores[score]]
                 bars = [2 * scale * each.error for each in scores[score]]
-                axes.errorbar(at, means, bars, label=model, **style)
+                axes.errorbar(at, means, bars, label=label, **style)
         panels[0].axhline(95, color="black", lw=0.6, ls=":")
         panels[0].set_ylabel("coverage of 95 % intervals, %")
         panels[0].set_ylim(80, 100)
@@ -422,16 +468,6 @@ def figure(found: list[Figures]) -> Figure:
         panels[1].legend(fontsize=TEXT)
         drawn.supxlabel("class of the test rows; distances in widths of the data", fontsize=TEXT)
     return drawn
-
-
-def _by_distance(found: list[Figures], model: str) -> dict[int, Pooled]:
-    """Return the classes of a model's fits with an oracle, by their number in `PLACES`."""
-    fits = [each["classes"] for each in found if each["model"] == model]
-    rows = {
-        k: [classes[name] for classes in fits if "oracle" in classes.get(name, ())]
-        for k, name in enumerate(PLACES)
-    }
-    return {k: Pooled(PLACES[k], each) for k, each in rows.items() if each}
 
 
 def main() -> None:
@@ -465,5 +501,6 @@ def main() -> None:
     if not found:
         raise RequestError("expected a case with data, found none: choose others with --cases.")
     write_results(options.table, page(found), found)
-    figure(found).savefig(options.table / "beyond.webp", dpi=130)
+    if any(each["case"] in STATIONARY for each in found):
+        figure(found).savefig(options.table / "beyond.webp", dpi=130)
     print(page(found))

@@ -248,6 +248,25 @@ def test_the_summary_counts_clear_misses():
     assert "| `field` | 3 | 1 | 1 | 2 |" in beyond.page(found)
 
 
+def test_stationary_cases_are_pooled_and_peers_compared_on_the_same_fields():
+    laws = {"oracle": scored(0.95, 1.0), "plain": scored(0.95, 1.3)}
+
+    def fit(case, seed, model, coverage):
+        inside = {"inside": {"n": 100, "fit": scored(coverage, 1.1)} | laws}
+        return {"case": case, "seed": seed, "model": model, "classes": inside}
+
+    fits = [fit("hole", 0, "field", 0.9), fit("ring", 0, "field", 0.96)]
+    fits += [fit("hole", 0, "gpboost", 0.8), fit("seasons", 0, "field", 0.1)]
+    alone = beyond.pooled_lines(fits, ["field"])
+    assert [row[:4] for row in alone] == [("inside", "`field`", 2, "200")]
+    assert alone[0][4:] == ("93.0 ± 3.0 %", "95.0 %", "0.100 ± 0.000", "0.200 ± 0.000")
+    both = beyond.pooled_lines(fits, ["field", "gpboost"])
+    assert [(row[1], row[2], row[4][:4]) for row in both] == [
+        ("`field`", 1, "90.0"),
+        ("`gpboost`", 1, "80.0"),
+    ]
+
+
 @pytest.fixture
 def seen(monkeypatch):
     """A model that keeps what it is given, and predicts the mean."""
