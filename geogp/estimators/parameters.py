@@ -224,7 +224,9 @@ class SpatialParameters(EstimatorParameters):
             providers=len(scale.providers),
         )
         device = pick_device(self.device)
-        return FitPlan(self.model, replace(preset, weights=weights), sizes, device)
+        chosen = self.epochs, self.rank, self.batch, self.provider, self.tests, self.devices
+        exact = self.model == "field" and chosen == (None,) * len(chosen)
+        return FitPlan(self.model, replace(preset, weights=weights), sizes, device, exact=exact)
 
 
 def plain(value: Any) -> Any:

@@ -31,6 +31,7 @@ __all__ = [
     "build",
     "find_spec",
     "with_noise",
+    "without_constants",
 ]
 
 Scaling = Literal["none", "minmax"]
@@ -83,7 +84,7 @@ def build(
     values = None
     if x is not None:
         values = _checked(x, architecture, scaling)
-        architecture = _without_constants(values, architecture)
+        architecture = without_constants(values, architecture)
     low, high, scaled = _range(values, architecture, scaling)
     dtype = architecture.torch_dtype
     with seeded(seed):
@@ -138,7 +139,11 @@ def _checked(x: Floats | Tensor, architecture: Architecture, scaling: Scaling) -
     return values
 
 
-def _without_constants(values: Floats, architecture: Architecture) -> Architecture:
+def without_constants(values: Floats, architecture: Architecture) -> Architecture:
+    """Return an architecture that drops the columns with the same value in all rows.
+
+    Warns of each dropped column. Raises DataError if no column is left.
+    """
     constant = values.min(0) == values.max(0)
     names = tuple(
         name

@@ -9,7 +9,8 @@ from time import monotonic
 import torch
 
 from geogp.choices import AVERAGE
-from geogp.models.catalogue.build import Scaling, build
+from geogp.models.catalogue.build import Scaling, build, without_constants
+from geogp.models.exact.process import MOST_EXACT_ROWS, fit_exact
 from geogp.models.fitting.few_rows import (
     are_few,
     check_places,
@@ -35,7 +36,8 @@ class FitPlan:
     """All choices of a fit except its rows.
 
     The preset has the values of this fit; rank and width are those of `sizes`. `scaling` is that of
-    `build`.
+    `build`. If `exact` is true and there are at most `MOST_EXACT_ROWS` rows, the model is an exact
+    process.
     """
 
     model: str
@@ -43,6 +45,7 @@ class FitPlan:
     sizes: Architecture
     device: torch.device
     scaling: Scaling = "none"
+    exact: bool = False
 
     def build(self, rows: Data, warn: Tell | None = None) -> Process:
         """Return the untrained model on `device`; `warn` is called with warnings about the rows.
@@ -89,6 +92,8 @@ class FitPlan:
         """
         averages = find_model(self.model).kind == AVERAGE
         known = train.joined(validation) if averages else train
+        if self.exact and len(known.y) <= MOST_EXACT_ROWS:
+            return self._fit_exact(known, warn)
         few = averages and are_few(known)
         if few:
             check_places(known)
@@ -112,3 +117,14 @@ class FitPlan:
                     f"{factor:.2f} times the width that the model gives."
                 )
         return fitted, state
+
+    def _fit_exact(self, rows: Data, warn: Tell | None) -> tuple[Model, FitState]:
+        """Fit an exact process to all rows; raise the errors of `fit`."""
+        check_places(rows)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            sizes = without_constants(rows.x, self.sizes)
+        if warn is not None:
+            for warning in caught:
+                warn(str(warning.message))
+        return fit_exact(self.model, sizes, rows, self.preset.seed, self.device)

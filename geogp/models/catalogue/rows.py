@@ -12,6 +12,8 @@ from torch import Tensor
 from geogp.choices import CLASS, one_of
 from geogp.errors import RequestError
 from geogp.models.catalogue import part_makers as parts
+from geogp.models.exact.level import exact_level
+from geogp.models.exact.process import ExactProcess
 from geogp.models.field.fit import FieldFit
 from geogp.models.field.fitted import FittedField
 from geogp.models.field.parameters import FieldParameters
@@ -67,6 +69,13 @@ def restored(process: LowRankProcess, tensors: dict[str, Tensor]) -> LowRankProc
     """Return the process with the tensors of a file; raise RuntimeError if they do not fit."""
     process.load_state_dict(with_added(tensors, process.state_dict(), ADDED_TENSORS))
     return process
+
+
+def restored_field(parameters: FieldParameters, tensors: dict[str, Tensor]) -> Model:
+    """Return the field, or the exact process of few rows, with the tensors of a file."""
+    if "exact.theta" in tensors:
+        return ExactProcess.restored(parameters.name, parameters.architecture, tensors)
+    return FittedField.restored(parameters, tensors)
 
 
 @dataclass(frozen=True)
@@ -148,7 +157,7 @@ _ROWS = (
         parts.field_basis,
         fit=FieldFit,
         assemble=FieldParameters,
-        restore=FittedField.restored,
+        restore=restored_field,
     ),
     _learned("dbk-rbf", parts.deep_basis, fit=_DPPGP),
     _learned("dbk-silu", parts.dense_basis, fit=_DPPGP),
@@ -223,6 +232,7 @@ _ROWS = (
 
 # The level of a field has a process of single tiles.
 level_of.register(FittedField, tile_level)
+level_of.register(ExactProcess, exact_level)
 
 CATALOGUE: dict[str, ModelSpec] = {row.name: row for row in _ROWS}
 """All models of numbers, by name."""

@@ -27,11 +27,12 @@ class Model(ABC):
     `name` is the row of the catalogue. `y_mean` and `y_sd` are mean and standard deviation of the
     training targets. `has_level` says whether the level, around which measurements scatter, has a
     closed-form posterior. `holds_rows` says whether the model contains its training rows, because
-    predictions need them.
+    predictions need them. `path` is ``exact`` for a process without a basis.
     """
 
     has_level: ClassVar[bool] = True
     holds_rows: ClassVar[bool] = False
+    path: ClassVar[str] = "basis"
 
     name: str
     architecture: Architecture

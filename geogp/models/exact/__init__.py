@@ -1,0 +1,1 @@
+"""Exact Gaussian processes of few rows."""

@@ -1,0 +1,345 @@
+"""An exact Gaussian process as a model: fit, predictions and files."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from time import monotonic
+from typing import NoReturn, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from geogp.distributions.prediction import Prediction
+from geogp.distributions.shapes import GAUSSIAN
+from geogp.errors import RequestError
+from geogp.models.exact.covariance import SMOOTHNESSES, Covariance
+from geogp.models.exact.kriging import ExactRows, kriging
+from geogp.models.exact.search import WeightedKriging, posterior
+from geogp.models.field.predictive_law import (
+    COVARIATES,
+    Errors,
+    PredictiveLaw,
+    fit_law,
+    no_law,
+    with_prediction,
+)
+from geogp.models.fitting.loop import FitState
+from geogp.models.numerics.arrays import as_inputs
+from geogp.models.numerics.trees import tree_of
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.data import Data
+from geogp.models.process.model import Model
+from geogp.models.process.rows import Rows
+
+Floats = NDArray[np.float64]
+
+MOST_EXACT_ROWS = 3_000
+"""Largest number of rows of an exact process; its time grows with their third power."""
+
+NEAR_ROWS = 16
+"""Number of near rows whose errors widen an interval."""
+
+PRIOR_ROWS = 4.0
+"""Weight of the prior of the mean squared error near a point, in rows; its mean is 1."""
+
+REACH = 0.99
+"""Quantile of the distances between rows up to which the errors say something."""
+
+CLOSEST = 1e-3
+"""Distances below this share of the median distance count as equal."""
+
+LAW = ("coefficients", "ranges", "hidden", "outputs")
+"""Arrays of the law of errors in a file."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ExactProcess(Model):
+    """Kriging whose parameters are averaged over their posterior, and the law of its errors.
+
+    A prediction has the mean and the variance of the weighted mixture of `points`. Each row is also
+    predicted from the other rows. The scale and the tails of these errors are learned; the scale
+    depends on the distance to the nearest row, and on the errors of the rows near by.
+    """
+
+    holds_rows = True
+    level_in_closed_form = True
+    path = "exact"
+
+    name: str
+    architecture: Architecture
+    y_mean: Tensor
+    y_sd: Tensor
+    rows: ExactRows
+    points: Sequence[WeightedKriging]
+    law: PredictiveLaw
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the rows."""
+        return self.rows.y.device
+
+    @property
+    def intercept(self) -> float:
+        """The constant of the trend."""
+        return float(self.y_mean + self.y_sd * self._averaged(lambda law: law.beta)[0])
+
+    def predict(
+        self,
+        x: Floats,
+        tests: Floats | float | None = None,  # noqa: ARG002 - each row is a single test
+        devices: Floats | float | None = None,  # noqa: ARG002
+        *,
+        level: bool = False,
+    ) -> Prediction:
+        """Predict at inputs; see `Model.predict`. The noise is that of a measurement."""
+        places, trend = self.placed(x)
+        mean, field, noise = (part.cpu().numpy() for part in self._mixed(places, trend))
+        spot = places[:, :2].cpu().numpy()
+        covariates = self._covariates(*self._near(spot))
+        covariates = with_prediction(covariates, mean, 0.5 * np.log(field + noise))
+        law = self.law.parameters(covariates).faded(self._fade(spot))
+        location, scale, shape = law.distribution()
+        factor = np.square(scale * float(self.y_sd))
+        mean = mean + location * np.sqrt(field + noise)
+        return Prediction(
+            float(self.y_mean) + float(self.y_sd) * mean,
+            factor * field,
+            np.zeros_like(field) if level else factor * noise,
+            shape=GAUSSIAN if level else shape,
+        )
+
+    def joint(self, x: Floats) -> tuple[Floats, Floats]:
+        """Return mean (n,) and covariance (n, n) of the level, before the law of the errors."""
+        places, trend = self.placed(x)
+        n = len(places)
+        mean = torch.zeros(n, dtype=torch.float64, device=self.device)
+        total = torch.zeros(n, n, dtype=torch.float64, device=self.device)
+        for point in self.points:
+            own, covariance = point.kriging.joint(places, trend)
+            mean += point.weight * own
+            total += point.weight * (covariance + torch.outer(own, own))
+        total -= torch.outer(mean, mean)
+        sd = float(self.y_sd)
+        level = float(self.y_mean) + sd * mean.cpu().numpy()
+        return level, sd**2 * total.cpu().numpy()
+
+    def placed(self, x: Floats) -> tuple[Tensor, Tensor]:
+        """Return places in km and quarters, and the trend, of inputs (n, d)."""
+        return placed(self.architecture, x, self.device)
+
+    def kernel(self, x: Floats, x2: Floats) -> Floats:
+        """Return the prior covariance of the field between inputs, (n, n2)."""
+        first, second = self.placed(x)[0], self.placed(x2)[0]
+        with torch.no_grad():
+            total = self._averaged(lambda law: law.prior(first, second))
+        return (total * self.y_sd.square()).cpu().numpy()
+
+    def coefficients(self) -> tuple[Floats, Floats]:
+        """Return means and sds of the covariates' coefficients; see `Model.coefficients`."""
+        mean = self._averaged(lambda law: law.beta)
+        square = self._averaged(
+            lambda law: (
+                law.beta.square() + law.variance * torch.cholesky_inverse(law.inner).diagonal()
+            )
+        )
+        sd = (square - mean.square()).clamp(min=0).sqrt()
+        scale = float(self.y_sd)
+        return scale * mean[1:].cpu().numpy(), scale * sd[1:].cpu().numpy()
+
+    def conditioned(self, rows: Rows) -> NoReturn:  # noqa: ARG002
+        """Raise RequestError: there are no weights."""
+        self._no_basis()
+
+    def as_rows(self, data: Data) -> NoReturn:  # noqa: ARG002
+        """Raise RequestError: the process contains its rows."""
+        self._no_basis()
+
+    def feature_chunks(self, x: Floats) -> Iterator[Tensor]:  # noqa: ARG002
+        """Raise RequestError: there is no basis."""
+        self._no_basis()
+
+    def function_variance(self, x: Floats, L: Tensor) -> NoReturn:  # noqa: ARG002
+        """Raise RequestError: there are no weights."""
+        self._no_basis()
+
+    def widened(self, factor: float) -> Self:
+        """Return the process with normal errors whose standard deviation is `factor`."""
+        law = no_law()
+        law.coefficients[1, 0] = np.log(factor)
+        return replace(self, law=law)
+
+    def to(self, device: torch.device) -> Self:
+        """Return the process on a device."""
+        if device == self.device:
+            return self
+        tensors = {name: value.to(device) for name, value in self.state_dict().items()}
+        return type(self).restored(self.name, self.architecture, tensors)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the tensors of the saved process, by name."""
+        laws = [point.kriging for point in self.points]
+        return {
+            "exact.points": self.rows.points,
+            "exact.trend": self.rows.trend,
+            "exact.y": self.rows.y,
+            "exact.theta": torch.as_tensor(np.array([law.theta for law in laws])),
+            "exact.smoothness": torch.tensor([law.covariance.smoothness for law in laws]),
+            "exact.weights": torch.tensor([point.weight for point in self.points]).double(),
+            "y_mean": self.y_mean,
+            "y_sd": self.y_sd,
+            "law_tail": torch.tensor(self.law.most_tail).double(),
+        } | {f"law_{name}": torch.as_tensor(getattr(self.law, name)) for name in LAW}
+
+    @classmethod
+    def restored(
+        cls, name: str, architecture: Architecture, tensors: Mapping[str, Tensor]
+    ) -> "ExactProcess":
+        """Return the process of the tensors of `state_dict`; ValueError if they do not fit."""
+        rows = ExactRows(*(tensors[f"exact.{part}"] for part in ("points", "trend", "y")))
+        theta, weights = (tensors[f"exact.{part}"].cpu().numpy() for part in ("theta", "weights"))
+        smoothness = tensors["exact.smoothness"].tolist()
+        extent = rows.extent
+        if not (len(theta) == len(weights) == len(smoothness) > 0 and (weights > 0).all()):
+            raise ValueError("expected weights above 0, one for each point of the parameters")
+        if not set(smoothness) <= set(SMOOTHNESSES):
+            raise ValueError(f"expected smoothnesses among {SMOOTHNESSES}, found {smoothness}")
+        points = [
+            WeightedKriging(float(weight), kriging(Covariance(nu, *extent), at, rows))
+            for nu, at, weight in zip(smoothness, theta, weights, strict=True)
+        ]
+        arrays = {part: tensors[f"law_{part}"].cpu().numpy() for part in LAW}
+        law = PredictiveLaw(**arrays, most_tail=float(tensors["law_tail"]))
+        return cls(
+            name=name,
+            architecture=architecture,
+            y_mean=tensors["y_mean"],
+            y_sd=tensors["y_sd"],
+            rows=rows,
+            points=points,
+            law=law,
+        )
+
+    @cached_property
+    def left_out(self) -> tuple[Floats, Floats]:
+        """Mean and variance of each row given the other rows, (n,) each."""
+        with torch.no_grad():
+            each = [(point.weight, *point.kriging.left_out()) for point in self.points]
+        mean = sum(weight * own for weight, own, _ in each)
+        square = sum(weight * (own.square() + variance) for weight, own, variance in each)
+        assert isinstance(mean, Tensor), "there is at least one point"
+        return mean.cpu().numpy(), (square - mean.square()).cpu().numpy()
+
+    def learned(self) -> Self:
+        """Return the process with the law of the errors of rows that are left out."""
+        mean, variance = self.left_out
+        errors = (self.rows.y.cpu().numpy() - mean) / np.sqrt(variance)
+        covariates = with_prediction(
+            self._covariates(*self._near(None)), mean, 0.5 * np.log(variance)
+        )
+        n = len(errors)
+        seen = Errors(errors, covariates, np.zeros(n, bool), np.ones(n, bool), np.arange(n))
+        return replace(self, law=fit_law(seen, simple=True))
+
+    def _near(self, places: Floats | None) -> tuple[Floats, Floats]:
+        """Return the distance to the nearest row, and the mean squared error of near rows.
+
+        `places`, (m, 2); None for the rows, each without itself.
+        """
+        tree, squares = self._tree
+        rows = self.rows.points[:, :2].cpu().numpy()
+        count = min(NEAR_ROWS, len(rows) - 1)
+        distance, number = tree.query(rows if places is None else places, count + (places is None))
+        if places is None:
+            distance, number = distance[:, 1:], number[:, 1:]
+        mean = (squares[number].sum(1) + PRIOR_ROWS) / (count + PRIOR_ROWS)
+        return distance[:, 0], mean
+
+    def _covariates(self, distance: Floats, squares: Floats) -> Floats:
+        """Return covariates of the law, (n, c); those that a simple law does not use are 0."""
+        covariates = np.zeros((len(distance), len(COVARIATES)))
+        covariates[:, COVARIATES.index("log distance")] = np.log(distance + CLOSEST * self._reach)
+        covariates[:, COVARIATES.index("near scatter")] = np.log(squares)
+        return covariates
+
+    def _fade(self, places: Floats) -> Floats:
+        """Return the share of the law at places, as in `FieldErrors.fade`."""
+        distance = self._tree[0].query(places)[0]
+        return np.square(self._reach / np.maximum(distance, self._reach))
+
+    @cached_property
+    def _tree(self):  # type: ignore[no-untyped-def]
+        mean, variance = self.left_out
+        places = self.rows.points[:, :2].cpu().numpy()
+        squares = np.square(self.rows.y.cpu().numpy() - mean) / variance
+        return tree_of(places), squares
+
+    @cached_property
+    def _reach(self) -> float:
+        """Distance up to which the errors say something, in km."""
+        distance = self._near(None)[0]
+        apart = distance[distance > 0]
+        return float(np.quantile(apart, REACH)) if len(apart) else self.rows.extent[0]
+
+    def _mixed(self, places: Tensor, trend: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return mean, variance of the field and variance of the noise of the mixture, (n,)."""
+        with torch.no_grad():
+            each = [
+                (point.weight, *point.kriging.field(places, trend), point.kriging.noise)
+                for point in self.points
+            ]
+        mean = torch.zeros(len(places), dtype=torch.float64, device=self.device)
+        square, noise = torch.zeros_like(mean), 0.0
+        for weight, own, variance, own_noise in each:
+            mean += weight * own
+            square += weight * (own.square() + variance)
+            noise += weight * own_noise
+        least = min(float(variance.min()) for _, _, variance, _ in each)
+        field = (square - mean.square()).clamp(min=least)
+        return mean, field, torch.full_like(mean, noise)
+
+    def _averaged(self, value):  # type: ignore[no-untyped-def]
+        return sum(point.weight * value(point.kriging) for point in self.points)
+
+    def _no_basis(self) -> NoReturn:
+        raise RequestError(
+            f"a fit of {self.name} to at most a few thousand single measurements is an exact "
+            "process, which has no basis. Give epochs= for a fit with a basis."
+        )
+
+
+def placed(architecture: Architecture, x: Floats, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return places in km and quarters (n, 2 or 3), and the trend (n, 1 + c), of inputs (n, d)."""
+    values = as_inputs(x, architecture.d)
+    axes = architecture.d - len(architecture.covariates)
+    points = values[:, :axes] * np.array(architecture.units[:axes])
+    used = [k for k in architecture.used if k >= axes]
+    trend = np.column_stack([np.ones(len(values)), values[:, used]])
+    return torch.as_tensor(points).to(device), torch.as_tensor(trend).to(device)
+
+
+def fit_exact(
+    name: str, architecture: Architecture, data: Data, seed: int, device: torch.device
+) -> tuple[ExactProcess, FitState]:
+    """Fit an exact process to rows; the history has the mean log score of rows left out.
+
+    Raises NumericalError if no covariance of the rows factorises.
+    """
+    start = monotonic()
+    mean, sd = float(data.y.mean()), float(data.y.std()) or 1.0
+    y = torch.as_tensor((data.y - mean) / sd).to(device)
+    rows = ExactRows(*placed(architecture, data.x, device), y)
+    process = ExactProcess(
+        name=name,
+        architecture=architecture,
+        y_mean=torch.tensor(mean).double(),
+        y_sd=torch.tensor(sd).double(),
+        rows=rows,
+        points=posterior(rows, seed),
+        law=no_law(),
+    )
+    process = process.learned()
+    own, variance = process.left_out
+    scores = Prediction.of_moments(mean + sd * own, sd**2 * variance).log_score(data.y)
+    return process, FitState(best_nll=float(scores.mean()), seconds=monotonic() - start)
