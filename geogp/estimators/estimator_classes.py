@@ -26,6 +26,11 @@ class FieldGP(SpatialGP):
     it. Far from all rows, f returns to its mean, or to a linear trend, and its variance grows, also
     because the range of g is uncertain.
 
+    At most 3,000 rows without columns of tests, devices or providers are fitted by an exact
+    Gaussian process instead: universal kriging with a constant trend and the covariates, a nested
+    Matérn correlation that may differ between directions, and a nugget. Its parameters are averaged
+    over their posterior. `epochs`, `rank` or `batch` ask for the model of three parts.
+
     Parameters
     ----------
     x, y
@@ -55,7 +60,8 @@ class FieldGP(SpatialGP):
     validation
         Rows on which the best epoch and the shape of the predictive distribution are chosen:
         ``blocks`` (all rows in a tenth of the square cells of the map), ``random`` (a tenth of the
-        rows), or a mask of the rows, (n,). Predictions also depend on the validation rows.
+        rows), or a mask of the rows, (n,). Predictions also depend on the validation rows. An exact
+        process needs no such rows.
     preset
         Sizes and training schedule: ``quick``, ``standard`` or ``paper``.
     epochs, rank, batch
@@ -64,6 +70,11 @@ class FieldGP(SpatialGP):
         ``auto``, ``cpu`` or ``cuda``.
     random_state
         Seed for the choice of validation rows and for the fit.
+
+    Attributes
+    ----------
+    path_
+        ``exact`` or ``basis``: which of the two models was fitted.
 
     Examples
     --------
@@ -83,6 +94,11 @@ class FieldGP(SpatialGP):
     devices: str | None = None
     covariates: Sequence[str] | None = None
     provider: str | None = None
+
+    @property
+    def path_(self) -> str:
+        """Which model was fitted: ``exact`` or ``basis``."""
+        return self._fitted().path
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -56,7 +56,7 @@ class SpatialGP(SpatialParameters):
     history_
         Losses, validation scores and the best epoch of the fit.
     validation_
-        Mask of the validation rows, bool (n,).
+        Mask of the validation rows, bool (n,); none in a fit without epochs.
     n_features_in_, feature_names_in_
         Number of columns of the training table or array, and for a table the names of the columns.
     """
@@ -137,7 +137,8 @@ class SpatialGP(SpatialParameters):
         network, history = plan.fit(data.at(~held_out), data.at(held_out), warn=warn, **watch)
         self.network_, self.scale_, self.history_ = network, scale, history
         self.take_features(X, getattr(X, "columns", ()), np.shape(X)[1])
-        self.validation_ = held_out
+        # A fit without epochs needs no validation rows.
+        self.validation_ = held_out & bool(history.losses)
         self._train = None if network.holds_rows else (points.at(~held_out), target[~held_out])
         return self
 

@@ -14,8 +14,11 @@ Floats = NDArray[np.float64]
 SMOOTHNESSES = (0.5, 1.5, 2.5)
 """Smoothnesses of a Matérn correlation that has a closed form."""
 
-IN_SPACE, IN_TIME = 4, 3
-"""Numbers of parameters in space, and of further parameters in time; see `Covariance`."""
+IN_SPACE = 6
+"""Number of parameters in space, before those in time; see `Covariance`."""
+
+NUGGET = 3
+"""Position of logit λ among the parameters."""
 
 LEAST = 1e-20
 """Added to squares, whose roots have no derivative at 0."""
@@ -42,16 +45,19 @@ class Lags(NamedTuple):
 class Covariance:
     """The correlation of measurements at two points, as a function of parameters θ.
 
-    With M the Matérn correlation of `smoothness`, S = [[ρ + a, b], [b, ρ - a]] the logarithm of the
-    ranges, h = |exp(-S) (place - place')|, and T = exp(-|time - time'| / τ),
+    With S = [[rho + a, b], [b, rho - a]] the logarithm of the ranges, the distance is
+    h = |exp(-S) (place - place')|. In space, a Matérn correlation M of `smoothness` and an
+    exponential one with a shorter range q are nested; in time, T = exp(-|time - time'| / τ):
 
-        C = (1 - λ) M(h)                                    without time,
-        C = (1 - λ) (M(h) T + u M(h) + v T) / (1 + u + v)   with time (product-sum, De Cesare,
-                                                            Myers and Posa 2001),
+        N = (1 - g) M(h) + g exp(-h / q)
+        C = (1 - λ) N                                    without time,
+        C = (1 - λ) (N T + u N + v T) / (1 + u + v)      with time (product-sum, De Cesare, Myers
+                                                         and Posa 2001),
 
-    and C = 1 at the same row: λ is the share of the nugget, which is the noise. θ is ρ, a, b and
-    logit λ, and with time also log τ, log u and log v. a and b are 0 if the field has the same
-    range in all directions; with a the logarithms of the ranges in east and north differ by 2 a.
+    and C = 1 for a row with itself: λ is the share of the nugget, which is the noise. θ is rho, a,
+    b, logit λ, logit g and log q, and with time also log τ, log u and log v. a and b are 0 if the
+    field has the same range in all directions; the logarithms of the ranges in east and north
+    differ by 2 a.
 
     `smoothness`: one of `SMOOTHNESSES`.
     `width`, `duration`: largest extent of the rows in space and in time; 0 without time.
@@ -64,7 +70,7 @@ class Covariance:
     @property
     def centre(self) -> Floats:
         """Means of the normal prior of θ."""
-        space = [math.log(0.3 * self.width), 0.0, 0.0, -1.0]
+        space = [math.log(0.3 * self.width), 0.0, 0.0, -1.0, -1.0, -2.0]
         return np.array(
             [*space, math.log(0.3 * self.duration), 0.0, -1.0] if self.duration else space
         )
@@ -72,7 +78,7 @@ class Covariance:
     @property
     def spread(self) -> Floats:
         """Standard deviations of the normal prior of θ."""
-        space = [1.5, 0.7, 0.7, 3.0]
+        space = [1.5, 0.7, 0.7, 3.0, 1.5, 0.7]
         return np.array([*space, 1.5, 1.5, 1.5] if self.duration else space)
 
     @property
@@ -85,7 +91,7 @@ class Covariance:
         """Return θ at which a search of the maximum starts: a short and a long range."""
         short = self.centre.copy()
         short[0] = math.log(0.1 * self.width)
-        return [short, self.centre + np.eye(len(short))[3]]
+        return [short, self.centre + np.eye(len(short))[NUGGET]]
 
     def log_prior(self, theta: Floats) -> tuple[float, Floats]:
         """Return the logarithm of the prior density up to a constant, and its gradient."""
@@ -94,33 +100,37 @@ class Covariance:
 
     def __call__(self, theta: Tensor, lags: Lags) -> Tensor:
         """Return C for pairs of different rows; it is differentiable in θ."""
-        rho, a, b, logit = theta[:IN_SPACE]
+        rho, a, b, logit, of_short, q = theta[:IN_SPACE]
         size = (a.square() + b.square() + LEAST).sqrt()
         cosh, sinh = (2 * size).cosh(), (2 * size).sinh() / size
         scale = (-2 * rho).exp()
         squared = scale * (
             (cosh - a * sinh) * lags.east + (cosh + a * sinh) * lags.north - b * sinh * lags.both
         )
-        matern = _matern(squared.clamp(min=0), self.smoothness)
+        h = (squared.clamp(min=0) + LEAST).sqrt()
+        short = torch.sigmoid(of_short)
+        nested = (1 - short) * _matern(h, self.smoothness) + short * (-h / q.exp()).exp()
         share = torch.sigmoid(-logit)
         if lags.time is None:
-            return share * matern
+            static: Tensor = share * nested
+            return static
         tau, u, v = theta[IN_SPACE:].exp()
         in_time = (-lags.time / tau).exp()
-        return share / (1 + u + v) * (matern * in_time + u * matern + v * in_time)
+        total: Tensor = share / (1 + u + v) * (nested * in_time + u * nested + v * in_time)
+        return total
 
 
 def nugget(theta: Floats) -> float:
     """Return the share λ of the nugget."""
-    return 1 / (1 + math.exp(-theta[IN_SPACE - 1]))
+    return 1 / (1 + math.exp(-theta[NUGGET]))
 
 
-def _matern(squared: Tensor, smoothness: float) -> Tensor:
-    """Return Matérn correlations at squared distances (Rasmussen and Williams 2006, eq. 4.16)."""
-    h = (2 * smoothness * squared + LEAST).sqrt()
-    decay = (-h).exp()
+def _matern(h: Tensor, smoothness: float) -> Tensor:
+    """Return Matérn correlations at distances (Rasmussen and Williams 2006, equation 4.16)."""
+    x = math.sqrt(2 * smoothness) * h
+    decay = (-x).exp()
     if smoothness == SMOOTHNESSES[0]:
         return decay
     if smoothness == SMOOTHNESSES[1]:
-        return (1 + h) * decay
-    return (1 + h + h.square() / 3) * decay
+        return (1 + x) * decay
+    return (1 + x + x.square() / 3) * decay

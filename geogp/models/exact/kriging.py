@@ -120,30 +120,29 @@ class Kriging:
         means = [mean for mean, _, _ in parts]
         own = self.variance * (1 - nugget(self.theta))
         variances = [
-            own - self.variance * (known.square().sum(0) - open_.square().sum(0))
-            for _, known, open_ in parts
+            own - self.variance * (known.square().sum(0) - rest.square().sum(0))
+            for _, known, rest in parts
         ]
         return torch.cat(means), torch.cat(variances).clamp(min=JITTER * own)
 
     def joint(self, points: Tensor, trend: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean (n,) and covariance (n, n) of the field at points."""
-        mean, known, open_ = self._whitened(points, trend)
+        mean, known, rest = self._whitened(points, trend)
         prior = self.prior(points, points)
-        prior.fill_diagonal_(self.variance * (1 - nugget(self.theta)))
-        return mean, prior - self.variance * (known.T @ known - open_.T @ open_)
+        return mean, prior - self.variance * (known.T @ known - rest.T @ rest)
 
     def left_out(self) -> tuple[Tensor, Tensor]:
         """Return mean and variance of each row given the other rows, (n,) each (Dubrule 1983)."""
-        precision = lower_inverse(self.L).diagonal() - self.open_factor.square().sum(0)
+        precision = lower_inverse(self.L).diagonal() - self.trend_error.square().sum(0)
         alpha = solve_triangular(self.L.T, self.residual[:, None], upper=True)[:, 0]
         return self.rows.y - alpha / precision, self.variance / precision
 
     @cached_property
-    def open_factor(self) -> Tensor:
+    def trend_error(self) -> Tensor:
         """A matrix A, (p, n), with R^(-1) - A'A the precision of the rows without their trend."""
-        return solve_triangular(
-            self.inner, solve_triangular(self.L.T, self.basis, upper=True).T, upper=False
-        )
+        left: Tensor = solve_triangular(self.L.T, self.basis, upper=True).T
+        error: Tensor = solve_triangular(self.inner, left, upper=False)
+        return error
 
     def _whitened(self, points: Tensor, trend: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return means, L^(-1) k (n, m) and the whitened error of the trend, (p, m)."""
@@ -169,7 +168,7 @@ def evidence(covariance: Covariance, theta: Floats, rows: ExactRows) -> tuple[fl
 
         log p(θ | y) = log p(θ) - log |R|/2 - log |X' R^(-1) X|/2 - (n - p)/2 log((n - p) s²).
 
-    With P = R^(-1) - A'A and α = P y, the gradient for an entry of R is (α α' / s² - P)/2. Only the
+    With P = R^(-1) - A'A and c = P y, the gradient for an entry of R is (c c' / s² - P)/2. Only the
     entries of R are differentiated by `torch`. The evidence is -inf if R does not factorise.
     """
     free = torch.tensor(theta, requires_grad=True, device=rows.y.device)
@@ -183,9 +182,9 @@ def evidence(covariance: Covariance, theta: Floats, rows: ExactRows) -> tuple[fl
     alpha = solve_triangular(solved.L.T, solved.residual[:, None], upper=True)[:, 0]
     # Each pair has two entries in R, so that the halves become a whole.
     slope = alpha[first] * alpha[second] / solved.sill - inverse[first, second]
-    for row in solved.open_factor:
+    for row in solved.trend_error:
         slope += row[first] * row[second]
-    correlations.backward(slope)  # type: ignore[no-untyped-call]
+    correlations.backward(slope)
     assert free.grad is not None
     gradient = free.grad.cpu().numpy() + covariance.log_prior(theta)[1]
     return solved.log_evidence, gradient

@@ -1,6 +1,6 @@
 """An exact Gaussian process as a model: fit, predictions and files."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from time import monotonic
@@ -9,13 +9,14 @@ from typing import NoReturn, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.spatial import KDTree
 from torch import Tensor
 
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.shapes import GAUSSIAN
 from geogp.errors import RequestError
 from geogp.models.exact.covariance import SMOOTHNESSES, Covariance
-from geogp.models.exact.kriging import ExactRows, kriging
+from geogp.models.exact.kriging import ExactRows, Kriging, kriging
 from geogp.models.exact.search import WeightedKriging, posterior
 from geogp.models.field.predictive_law import (
     COVARIATES,
@@ -44,6 +45,12 @@ NEAR_ROWS = 16
 PRIOR_ROWS = 4.0
 """Weight of the prior of the mean squared error near a point, in rows; its mean is 1."""
 
+FOLDS = 5
+"""Number of folds that decide whether the law of the errors is used."""
+
+CLEAR_GAIN = 2.0
+"""Smallest gain of the law in the log density, in standard errors."""
+
 REACH = 0.99
 """Quantile of the distances between rows up to which the errors say something."""
 
@@ -59,8 +66,9 @@ class ExactProcess(Model):
     """Kriging whose parameters are averaged over their posterior, and the law of its errors.
 
     A prediction has the mean and the variance of the weighted mixture of `points`. Each row is also
-    predicted from the other rows. The scale and the tails of these errors are learned; the scale
-    depends on the distance to the nearest row, and on the errors of the rows near by.
+    predicted from the other rows. If these errors are clearly not normal with the stated variance,
+    their scale and their tails are learned; the scale depends on the distance to the nearest row,
+    and on the errors of the rows near by.
     """
 
     holds_rows = True
@@ -193,9 +201,7 @@ class ExactProcess(Model):
         } | {f"law_{name}": torch.as_tensor(getattr(self.law, name)) for name in LAW}
 
     @classmethod
-    def restored(
-        cls, name: str, architecture: Architecture, tensors: Mapping[str, Tensor]
-    ) -> "ExactProcess":
+    def restored(cls, name: str, architecture: Architecture, tensors: Mapping[str, Tensor]) -> Self:
         """Return the process of the tensors of `state_dict`; ValueError if they do not fit."""
         rows = ExactRows(*(tensors[f"exact.{part}"] for part in ("points", "trend", "y")))
         theta, weights = (tensors[f"exact.{part}"].cpu().numpy() for part in ("theta", "weights"))
@@ -226,34 +232,46 @@ class ExactProcess(Model):
         """Mean and variance of each row given the other rows, (n,) each."""
         with torch.no_grad():
             each = [(point.weight, *point.kriging.left_out()) for point in self.points]
-        mean = sum(weight * own for weight, own, _ in each)
-        square = sum(weight * (own.square() + variance) for weight, own, variance in each)
-        assert isinstance(mean, Tensor), "there is at least one point"
+        mean = torch.stack([weight * own for weight, own, _ in each]).sum(0)
+        square = torch.stack([weight * (own.square() + var) for weight, own, var in each]).sum(0)
         return mean.cpu().numpy(), (square - mean.square()).cpu().numpy()
 
     def learned(self) -> Self:
-        """Return the process with the law of the errors of rows that are left out."""
+        """Return the process with the law of the errors of rows that are left out.
+
+        The law must earn its place: fitted to four fifths of the errors, its log density of the
+        other fifth must be higher than that of normal errors, by `CLEAR_GAIN` standard errors.
+        """
         mean, variance = self.left_out
-        errors = (self.rows.y.cpu().numpy() - mean) / np.sqrt(variance)
+        values = (self.rows.y.cpu().numpy() - mean) / np.sqrt(variance)
         covariates = with_prediction(
             self._covariates(*self._near(None)), mean, 0.5 * np.log(variance)
         )
-        n = len(errors)
-        seen = Errors(errors, covariates, np.zeros(n, bool), np.ones(n, bool), np.arange(n))
-        return replace(self, law=fit_law(seen, simple=True))
+        n = len(values)
+        errors = Errors(values, covariates, np.zeros(n, bool), np.ones(n, bool), np.arange(n))
+        fold = np.random.default_rng(0).permutation(n) % FOLDS
+        gains = np.zeros(n)
+        for k in range(FOLDS):
+            known, other = errors.at(fold != k), errors.at(fold == k)
+            laws = fit_law(known, simple=True), no_law()
+            learned, normal = (
+                law.parameters(other.covariates).log_density(other.errors) for law in laws
+            )
+            gains[fold == k] = learned - normal
+        if gains.mean() < CLEAR_GAIN * gains.std() / np.sqrt(n):
+            return self
+        return replace(self, law=fit_law(errors, simple=True))
 
     def _near(self, places: Floats | None) -> tuple[Floats, Floats]:
         """Return the distance to the nearest row, and the mean squared error of near rows.
 
         `places`, (m, 2); None for the rows, each without itself.
         """
-        tree, squares = self._tree
         rows = self.rows.points[:, :2].cpu().numpy()
         count = min(NEAR_ROWS, len(rows) - 1)
-        distance, number = tree.query(rows if places is None else places, count + (places is None))
-        if places is None:
-            distance, number = distance[:, 1:], number[:, 1:]
-        mean = (squares[number].sum(1) + PRIOR_ROWS) / (count + PRIOR_ROWS)
+        found = self._tree.query(rows if places is None else places, count + (places is None))
+        distance, number = (np.asarray(part)[:, int(places is None) :] for part in found)
+        mean = (self._squares[number].sum(1) + PRIOR_ROWS) / (count + PRIOR_ROWS)
         return distance[:, 0], mean
 
     def _covariates(self, distance: Floats, squares: Floats) -> Floats:
@@ -265,15 +283,19 @@ class ExactProcess(Model):
 
     def _fade(self, places: Floats) -> Floats:
         """Return the share of the law at places, as in `FieldErrors.fade`."""
-        distance = self._tree[0].query(places)[0]
+        distance = self._tree.query(places)[0]
         return np.square(self._reach / np.maximum(distance, self._reach))
 
     @cached_property
-    def _tree(self):  # type: ignore[no-untyped-def]
+    def _tree(self) -> KDTree:
+        return tree_of(self.rows.points[:, :2].cpu().numpy())
+
+    @cached_property
+    def _squares(self) -> Floats:
+        """Squared standardised errors of the rows that are left out, (n,)."""
         mean, variance = self.left_out
-        places = self.rows.points[:, :2].cpu().numpy()
-        squares = np.square(self.rows.y.cpu().numpy() - mean) / variance
-        return tree_of(places), squares
+        squares: Floats = np.square(self.rows.y.cpu().numpy() - mean) / variance
+        return squares
 
     @cached_property
     def _reach(self) -> float:
@@ -299,8 +321,9 @@ class ExactProcess(Model):
         field = (square - mean.square()).clamp(min=least)
         return mean, field, torch.full_like(mean, noise)
 
-    def _averaged(self, value):  # type: ignore[no-untyped-def]
-        return sum(point.weight * value(point.kriging) for point in self.points)
+    def _averaged(self, value: Callable[[Kriging], Tensor]) -> Tensor:
+        """Return the mean of a value of the points."""
+        return torch.stack([point.weight * value(point.kriging) for point in self.points]).sum(0)
 
     def _no_basis(self) -> NoReturn:
         raise RequestError(

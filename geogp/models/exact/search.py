@@ -22,6 +22,9 @@ STEPS = (60, 30, 15)
 FAR_BELOW = 5.0
 """A smoothness is left out if its log evidence is lower than the largest by this much."""
 
+MOST_AVERAGED = 1_000
+"""With more rows, only the smoothness with the largest evidence on some rows is used."""
+
 CHANGE = 1e-3
 """Change of a parameter in differences of gradients."""
 
@@ -67,7 +70,8 @@ def posterior(rows: ExactRows, seed: int) -> list[WeightedKriging]:
         top = max(value for value, _ in reached.values())
         if not math.isfinite(top):
             raise NumericalError("no covariance of the rows factorises.")
-        best = {nu: theta for nu, (value, theta) in reached.items() if value > top - FAR_BELOW}
+        below = FAR_BELOW if len(rows) <= MOST_AVERAGED or size < SUBSETS[-1] else 0.0
+        best = {nu: theta for nu, (value, theta) in reached.items() if value >= top - below}
         laws = {nu: laws[nu] for nu in best}
     points = [point for nu, theta in best.items() for point in _around(laws[nu], theta, rows)]
     log_weights = np.array([value for value, _ in points])
@@ -125,4 +129,5 @@ def _simplex(size: int) -> Floats:
     corners = np.eye(size + 1) - 1 / (size + 1)
     # An orthonormal basis of the vectors whose entries sum to 0.
     basis = np.linalg.svd(corners)[2][:size]
-    return math.sqrt(size + 1) * corners @ basis.T
+    simplex: Floats = math.sqrt(size + 1) * corners @ basis.T
+    return simplex

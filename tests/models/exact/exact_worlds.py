@@ -1,0 +1,26 @@
+"""Rows of exact processes, and dense references made without geogp."""
+
+import numpy as np
+import torch
+from sklearn.gaussian_process.kernels import Matern
+
+from geogp.models.exact.kriging import ExactRows
+
+
+def make_rows(n=60, *, seed=0, time=False, trend=1):
+    """Rows at random places, with a smooth field, noise of sd 0.3 and a trend of some columns."""
+    random = np.random.default_rng(seed)
+    points = random.uniform(0, 10, (n, 3 if time else 2))
+    columns = np.column_stack([np.ones(n), *random.standard_normal((trend - 1, n))])
+    y = np.sin(points[:, 0]) + np.cos(points[:, 1] / 2) + 0.3 * random.standard_normal(n)
+    return ExactRows(*(torch.as_tensor(part) for part in (points, columns, y)))
+
+
+def correlation(first, second, theta, smoothness):
+    """Correlations of the field between places (n, 2) and (m, 2), without λ."""
+    rho, a, b = theta[:3]
+    values, axes = np.linalg.eigh([[rho + a, b], [b, rho - a]])
+    metric = axes @ np.diag(np.exp(-values)) @ axes.T
+    short, q = 1 / (1 + np.exp(-theta[4])), np.exp(theta[5])
+    places = first @ metric, second @ metric
+    return (1 - short) * Matern(1.0, nu=smoothness)(*places) + short * Matern(q, nu=0.5)(*places)

@@ -1,0 +1,57 @@
+"""Covariances against scikit-learn, and their parts."""
+
+import numpy as np
+import pytest
+import torch
+from exact_worlds import correlation
+
+from geogp.models.exact.covariance import SMOOTHNESSES, Covariance, Lags, nugget
+
+POINTS = np.random.default_rng(0).uniform(0, 10, (12, 3))
+THETA = np.array([0.7, 0.4, -0.3, -0.5, -0.8, -1.5, 1.1, 0.2, -0.7])
+
+
+def covariances(law, theta, points):
+    first, second = torch.as_tensor(points)[:, None], torch.as_tensor(points)[None]
+    return law(torch.as_tensor(theta), Lags.between(first, second)).numpy()
+
+
+@pytest.mark.parametrize("smoothness", SMOOTHNESSES)
+def test_in_space_it_is_scikit_learns_nested_matern_in_stretched_coordinates(smoothness):
+    found = covariances(Covariance(smoothness, 10.0), THETA[:6], POINTS[:, :2])
+    matern = correlation(POINTS[:, :2], POINTS[:, :2], THETA, smoothness)
+    np.testing.assert_allclose(found, (1 - nugget(THETA)) * matern, rtol=1e-7)
+
+
+def test_with_time_it_is_a_product_sum():
+    found = covariances(Covariance(1.5, 10.0, 10.0), THETA, POINTS)
+    matern = correlation(POINTS[:, :2], POINTS[:, :2], THETA, 1.5)
+    tau, u, v = np.exp(THETA[6:])
+    in_time = np.exp(-abs(POINTS[:, None, 2] - POINTS[None, :, 2]) / tau)
+    expected = (matern * in_time + u * matern + v * in_time) / (1 + u + v)
+    np.testing.assert_allclose(found, (1 - nugget(THETA)) * expected, rtol=1e-7)
+    assert np.linalg.eigvalsh(found).min() > 0
+
+
+def test_ranges_differ_by_twice_a_between_east_and_north():
+    theta = np.array([1.0, 0.8, 0.0, -20.0, -20.0, 0.0])
+    east = covariances(Covariance(0.5, 10.0), theta, np.array([[0.0, 0.0], [2.0, 0.0]]))[0, 1]
+    north = covariances(Covariance(0.5, 10.0), theta, np.array([[0.0, 0.0], [0.0, 2.0]]))[0, 1]
+    ratio = np.log(north) / np.log(east)
+    assert ratio == pytest.approx(np.exp(1.6), rel=1e-6)
+
+
+def test_derivatives_exist_where_rows_coincide_and_ranges_are_equal():
+    theta = torch.tensor([1.0, 0.0, 0.0, 0.0, 0.0, 0.0], dtype=torch.float64, requires_grad=True)
+    points = torch.zeros(2, 2, dtype=torch.float64)
+    Covariance(0.5, 10.0)(theta, Lags.between(points[0], points[1])).backward()
+    assert torch.isfinite(theta.grad).all()
+
+
+def test_the_prior_has_its_gradient():
+    law = Covariance(1.5, 7.0, 3.0)
+    value, gradient = law.log_prior(THETA)
+    for k, step in enumerate(1e-6 * np.eye(9)):
+        change = law.log_prior(THETA + step)[0] - value
+        assert change / 1e-6 == pytest.approx(gradient[k], abs=1e-5)
+    assert law.log_prior(law.centre) == (0, pytest.approx(np.zeros(9)))

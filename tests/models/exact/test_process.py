@@ -1,0 +1,160 @@
+"""The exact process as a model: predictions, its law, what it refuses, and its file."""
+
+import numpy as np
+import pytest
+import torch
+
+from geogp.errors import DataError, RequestError
+from geogp.models.catalogue.storage import load_model, save_model
+from geogp.models.exact.process import ExactProcess, fit_exact
+from geogp.models.joint.level import joint_level
+from geogp.models.numerics.tensor_files import read_tensors, write_tensors
+from geogp.models.process.architecture import Architecture
+from geogp.models.process.data import Data
+
+CPU = torch.device("cpu")
+SIZES = Architecture(
+    d=4, columns=("x", "y", "time", "height"), units=(50.0, 50.0, 4.0, 1.0), covariates=("height",)
+)
+
+
+def made(n=200, *, seed=0):
+    """Rows with a trend of .5 for each unit of height; the values have a mean of 70 and unit 10."""
+    random = np.random.default_rng(seed)
+    x = np.column_stack([random.uniform(-1, 1, (n, 3)), random.standard_normal(n)])
+    field = np.sin(3 * x[:, 0]) + np.cos(2 * x[:, 1]) * (1 + 0.3 * x[:, 2])
+    return Data(x, 70 + 10 * (field + 0.5 * x[:, 3] + 0.2 * random.standard_normal(n)))
+
+
+@pytest.fixture(scope="module")
+def process():
+    return fit_exact("field", SIZES, made(), 0, CPU)[0]
+
+
+def test_new_values_are_predicted_and_inside(process):
+    new = made(600, seed=1)
+    law = process.predict(new.x)
+    lower, upper = law.interval(0.95)
+    assert 0.92 < np.mean((lower < new.y) & (new.y < upper)) < 0.98
+    assert np.sqrt(np.mean(np.square(law.mean - new.y))) < 3.0
+    level = process.predict(new.x, level=True)
+    assert not level.noise_variance.any()
+    np.testing.assert_array_equal(level.mean, law.mean)
+    np.testing.assert_array_equal(level.function_variance, law.function_variance)
+    # The noise has a standard deviation of 2.
+    assert np.median(law.noise_variance) == pytest.approx(4, rel=0.3)
+
+
+def test_a_prediction_is_the_mixture_of_its_points(process):
+    """Before the law of the errors, mean and variance are those of draws from the mixture."""
+    x = made(5, seed=2).x
+    plain = process.widened(1.0)
+    places, trend = process.placed(x)
+    random = np.random.default_rng(0)
+    draws = []
+    for point in process.points:
+        mean, variance = (part.numpy() for part in point.kriging.field(places, trend))
+        sd = np.sqrt(variance + point.kriging.noise)
+        draws.append(mean + sd * random.standard_normal((round(400_000 * point.weight), 5)))
+    values = np.concatenate(draws)
+    scale, centre = float(process.y_sd), float(process.y_mean)
+    found = plain.predict(x)
+    np.testing.assert_allclose(found.mean, centre + scale * values.mean(0), rtol=1e-3)
+    np.testing.assert_allclose(found.sd, scale * values.std(0), rtol=1e-2)
+
+
+def test_coefficients_have_their_unit_and_error(process):
+    mean, sd = process.coefficients()
+    assert mean.shape == (1,)
+    assert 0.05 < sd[0] < 0.5
+    assert abs(mean[0] - 5) < 4 * sd[0]
+
+
+def test_the_law_learns_the_size_of_errors():
+    """Where the noise is four times as large, intervals are wider by much."""
+    random = np.random.default_rng(0)
+    x = random.uniform(-1, 1, (800, 2))
+    noise = np.where(x[:, 0] > 0, 0.8, 0.2)
+    sizes = Architecture(d=2, units=(10.0, 10.0))
+    data = Data(x, np.sin(3 * x[:, 0]) + noise * random.standard_normal(800))
+    process, history = fit_exact("field", sizes, data, 0, CPU)
+    sd = process.predict(np.array([[-0.5, 0.0], [0.5, 0.0]])).sd
+    assert sd[1] > 1.8 * sd[0]
+    assert process.widened(1.0).predict(np.array([[0.5, 0.0]])).sd < sd[1]
+    assert np.isfinite(history.best_nll)
+    assert history.losses == []
+
+
+def test_far_from_rows_the_law_fades_to_the_process(process):
+    far = np.array([[40.0, 0.0, 0.0, 0.0]])
+    np.testing.assert_allclose(process.predict(far).sd, process.widened(1.0).predict(far).sd, 1e-2)
+    prior = np.sqrt(process.kernel(far, far)[0, 0])
+    assert process.predict(far, level=True).sd > 0.9 * prior
+
+
+def test_a_file_predicts_the_same(process, tmp_path):
+    save_model(process, tmp_path / "m.safetensors")
+    again, _ = load_model(tmp_path / "m.safetensors")
+    assert isinstance(again, ExactProcess)
+    x = made(30, seed=3).x
+    first, second = process.predict(x), again.predict(x)
+    np.testing.assert_allclose(second.mean, first.mean, rtol=1e-8)
+    np.testing.assert_allclose(second.sd, first.sd, rtol=1e-8)
+    assert again.to(CPU) is again
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("exact.weights", lambda w: -w, "expected weights above 0"),
+        ("exact.smoothness", lambda nu: nu + 1 / 3, "expected smoothnesses among"),
+        ("exact.theta", lambda theta: theta[:1], "expected weights above 0, one for each"),
+        ("exact.y", lambda y: y * np.inf, "exact.y in .* is not finite"),
+    ],
+)
+def test_a_damaged_file_is_refused(process, name, change, message, tmp_path):
+    path = tmp_path / "m.safetensors"
+    save_model(process, path)
+    tensors, described = read_tensors(path)
+    write_tensors(path, tensors | {name: change(tensors[name]).contiguous()}, described)
+    with pytest.raises(DataError, match=message):
+        load_model(path)
+
+
+def test_there_is_no_basis(process):
+    x = made(3).x
+    asked = (
+        lambda: process.features(x),
+        lambda: process.function_variance(x, torch.eye(3)),
+        lambda: process.conditioned(None),
+        lambda: process.as_rows(made(3)),
+    )
+    for each in asked:
+        with pytest.raises(RequestError, match="exact process, which has no basis"):
+            each()
+
+
+def test_the_joint_level_has_the_means_and_variances_of_the_map(process):
+    x = made(40, seed=4).x
+    level = joint_level(process, None, x)
+    stated = process.predict(x, level=True)
+    np.testing.assert_allclose(level.mean, stated.mean)
+    np.testing.assert_allclose(level.single_variances(), stated.function_variance, rtol=1e-6)
+    np.testing.assert_allclose(level.stated_variances(), stated.function_variance)
+    raw = joint_level(process, None, x, calibrated=False)
+    mean, covariance = process.joint(x)
+    weights = np.random.default_rng(0).standard_normal((40, 3))
+    np.testing.assert_allclose(raw.mean, mean)
+    expected = weights.T @ covariance @ weights
+    np.testing.assert_allclose(raw.sum_covariance(weights), expected, rtol=1e-5)
+    paths = np.concatenate(list(raw.paths(4000, seed=1)))
+    np.testing.assert_allclose(paths.std(0), np.sqrt(covariance.diagonal()), rtol=0.1)
+    np.testing.assert_allclose(np.cov(paths.T)[0, 1], covariance[0, 1], atol=1.0)
+    measured = level.measured(1)
+    np.testing.assert_allclose(measured.noise_variance, process.predict(x).noise_variance)
+
+
+def test_too_many_places_for_a_joint_level_are_refused(process, monkeypatch):
+    monkeypatch.setattr("geogp.models.process.memory.available_bytes", lambda _: 10_000)
+    with pytest.raises(RequestError, match="the joint level of 40 places needs about"):
+        joint_level(process, None, made(40).x)
