@@ -15,7 +15,7 @@ from torch import Tensor
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.shapes import GAUSSIAN
 from geogp.errors import RequestError
-from geogp.models.exact.covariance import SMOOTHNESSES, Covariance
+from geogp.models.exact.covariance import FORMS, Covariance
 from geogp.models.exact.kriging import ExactRows, Kriging, kriging
 from geogp.models.exact.search import WeightedKriging, posterior
 from geogp.models.field.predictive_law import (
@@ -192,8 +192,8 @@ class ExactProcess(Model):
             "exact.points": self.rows.points,
             "exact.trend": self.rows.trend,
             "exact.y": self.rows.y,
-            "exact.theta": torch.as_tensor(np.array([law.theta for law in laws])),
-            "exact.smoothness": torch.tensor([law.covariance.smoothness for law in laws]),
+            "exact.theta": torch.as_tensor(np.concatenate([law.theta for law in laws])),
+            "exact.form": torch.tensor([FORMS.index(law.covariance.form) for law in laws]),
             "exact.weights": torch.tensor([point.weight for point in self.points]).double(),
             "y_mean": self.y_mean,
             "y_sd": self.y_sd,
@@ -205,15 +205,18 @@ class ExactProcess(Model):
         """Return the process of the tensors of `state_dict`; ValueError if they do not fit."""
         rows = ExactRows(*(tensors[f"exact.{part}"] for part in ("points", "trend", "y")))
         theta, weights = (tensors[f"exact.{part}"].cpu().numpy() for part in ("theta", "weights"))
-        smoothness = tensors["exact.smoothness"].tolist()
-        extent = rows.extent
-        if not (len(theta) == len(weights) == len(smoothness) > 0 and (weights > 0).all()):
-            raise ValueError("expected weights above 0, one for each point of the parameters")
-        if not set(smoothness) <= set(SMOOTHNESSES):
-            raise ValueError(f"expected smoothnesses among {SMOOTHNESSES}, found {smoothness}")
+        forms = tensors["exact.form"].tolist()
+        if not (len(weights) == len(forms) > 0 and (weights > 0).all()):
+            raise ValueError("expected weights above 0, one for each form")
+        if not set(forms) <= set(range(len(FORMS))):
+            raise ValueError(f"expected forms from 0 to {len(FORMS) - 1}, found {forms}")
+        laws = [Covariance(FORMS[k][0], *rows.extent, FORMS[k][1]) for k in forms]
+        ends = np.cumsum([len(law.centre) for law in laws])
+        if ends[-1] != len(theta):
+            raise ValueError(f"expected {ends[-1]} parameters, found {len(theta)}")
         points = [
-            WeightedKriging(float(weight), kriging(Covariance(nu, *extent), at, rows))
-            for nu, at, weight in zip(smoothness, theta, weights, strict=True)
+            WeightedKriging(float(weight), kriging(law, own, rows))
+            for weight, law, own in zip(weights, laws, np.split(theta, ends[:-1]), strict=True)
         ]
         arrays = {part: tensors[f"law_{part}"].cpu().numpy() for part in LAW}
         law = PredictiveLaw(**arrays, most_tail=float(tensors["law_tail"]))

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from geogp.errors import NumericalError
-from geogp.models.exact.covariance import SMOOTHNESSES, Covariance
+from geogp.models.exact.covariance import FORMS, Covariance
 from geogp.models.exact.kriging import ExactRows, Kriging, evidence, kriging
 
 Floats = NDArray[np.float64]
@@ -19,11 +19,11 @@ SUBSETS = (250, 700)
 STEPS = (60, 30, 15)
 """Largest numbers of iterations in the first, in further, and in the last search."""
 
-FAR_BELOW = 5.0
-"""A smoothness is left out if its log evidence is lower than the largest by this much."""
+FAR_BELOW = 6.0
+"""A form is left out if its largest log density is lower than that of another by this much."""
 
 MOST_AVERAGED = 1_000
-"""With more rows, only the smoothness with the largest evidence on some rows is used."""
+"""With more rows, only the form with the largest evidence on some rows is used."""
 
 CHANGE = 1e-3
 """Change of a parameter in differences of gradients."""
@@ -44,45 +44,49 @@ class WeightedKriging:
 
 
 def posterior(rows: ExactRows, seed: int) -> list[WeightedKriging]:
-    """Return kriging with points of the posterior of smoothness and θ, whose weights sum to 1.
+    """Return kriging with points of the posterior of form and θ, whose weights sum to 1.
 
-    The maximum of the evidence is searched for each smoothness by L-BFGS-B, first on some rows. A
-    Laplace approximation gives the covariance of θ there. The points are the corners of a regular
-    simplex, which have the mean and the covariance of this normal distribution; each weight is
-    proportional to the posterior density divided by the normal density. Raises NumericalError if no
+    The maximum of the density is searched for each form by L-BFGS-B, first on some rows. A Laplace
+    approximation gives the covariance of θ there. The points are the corners of a regular simplex,
+    which have the mean and the covariance of this normal distribution; each weight is proportional
+    to the posterior density divided by the normal density. With more than `MOST_AVERAGED` rows, one
+    form is chosen by the sum of these weights on some of the rows. Raises NumericalError if no
     covariance of the rows factorises.
     """
-    rng = np.random.default_rng([seed, 11])
-    order = rng.permutation(len(rows))
+    order = np.random.default_rng([seed, 11]).permutation(len(rows))
     width, duration = rows.extent
-    laws = {nu: Covariance(nu, width, duration) for nu in SMOOTHNESSES}
-    best: dict[float, Floats] = {}
+    laws = [Covariance(nu, width, duration, nested) for nu, nested in FORMS]
+    best: dict[Covariance, Floats] = {}
     sizes = [size for size in SUBSETS if size < 0.7 * len(rows)]
     for step, size in enumerate([*sizes, len(rows)]):
         some = rows if size == len(rows) else rows.at(np.sort(order[:size]))
         most = STEPS[0] if not step else STEPS[1] if some is not rows else STEPS[2]
         reached = {}
-        for nu, law in laws.items():
-            starts = [best[nu]] if nu in best else law.starts()
-            reached[nu] = max(
-                (_maximum(law, start, some, most) for start in starts), key=lambda found: found[0]
-            )
+        for law in laws:
+            starts = [best[law]] if law in best else law.starts()
+            searched = (_maximum(law, start, some, most) for start in starts)
+            reached[law] = max(searched, key=lambda found: found[0])
         top = max(value for value, _ in reached.values())
         if not math.isfinite(top):
             raise NumericalError("no covariance of the rows factorises.")
-        below = FAR_BELOW if len(rows) <= MOST_AVERAGED or size < SUBSETS[-1] else 0.0
-        best = {nu: theta for nu, (value, theta) in reached.items() if value >= top - below}
-        laws = {nu: laws[nu] for nu in best}
-    points = [point for nu, theta in best.items() for point in _around(laws[nu], theta, rows)]
-    log_weights = np.array([value for value, _ in points])
-    weights = np.exp(log_weights - log_weights.max())
-    kept = weights >= LEAST_WEIGHT * weights.sum()
-    total = weights[kept].sum()
+        laws = [law for law in laws if reached[law][0] > top - FAR_BELOW]
+        best = {law: reached[law][1] for law in laws}
+        if len(rows) > MOST_AVERAGED and size == sizes[-1] and len(laws) > 1:
+            weight = {law: _total(_around(law, best[law], some)) for law in laws}
+            laws = [max(laws, key=weight.__getitem__)]
+    points = [point for law in laws for point in _around(law, best[law], rows)]
+    weights = np.exp([value - _total(points) for value, _ in points])
+    kept = weights >= LEAST_WEIGHT
     return [
-        WeightedKriging(float(weight / total), law)
-        for weight, (_, law), keep in zip(weights, points, kept, strict=True)
+        WeightedKriging(float(weight / weights[kept].sum()), solved)
+        for weight, (_, solved), keep in zip(weights, points, kept, strict=True)
         if keep
     ]
+
+
+def _total(points: list[tuple[float, Kriging]]) -> float:
+    """Return the logarithm of the sum of the weights of points."""
+    return float(np.logaddexp.reduce([value for value, _ in points]))
 
 
 def _maximum(law: Covariance, start: Floats, rows: ExactRows, steps: int) -> tuple[float, Floats]:
@@ -111,7 +115,9 @@ def _around(law: Covariance, theta: Floats, rows: ExactRows) -> list[tuple[float
     slopes = np.array([evidence(law, theta + step, rows)[1] - here for step in steps]) / CHANGE
     curvature, axes = np.linalg.eigh(-(slopes + slopes.T) / 2)
     spread = axes / np.sqrt(curvature.clip(min=LEAST_CURVATURE))
+    # Each corner stands for an equal share of the volume.
     log_volume = -0.5 * np.log(curvature.clip(min=LEAST_CURVATURE)).sum()
+    log_volume += size / 2 * math.log(2 * math.pi) - math.log(size + 1)
     low, high = np.array(law.bounds).T
     points = []
     for corner in _simplex(size):

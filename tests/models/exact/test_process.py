@@ -31,11 +31,9 @@ def process():
     return fit_exact("field", SIZES, made(), 0, CPU)[0]
 
 
-def test_new_values_are_predicted_and_inside(process):
+def test_new_values_are_predicted(process):
     new = made(600, seed=1)
     law = process.predict(new.x)
-    lower, upper = law.interval(0.95)
-    assert 0.92 < np.mean((lower < new.y) & (new.y < upper)) < 0.98
     assert np.sqrt(np.mean(np.square(law.mean - new.y))) < 3.0
     level = process.predict(new.x, level=True)
     assert not level.noise_variance.any()
@@ -43,6 +41,19 @@ def test_new_values_are_predicted_and_inside(process):
     np.testing.assert_array_equal(level.function_variance, law.function_variance)
     # The noise has a standard deviation of 2.
     assert np.median(law.noise_variance) == pytest.approx(4, rel=0.3)
+
+
+@pytest.mark.trial
+@pytest.mark.parametrize("n", [40, 200])
+def test_new_values_are_inside(n):
+    """95 % of the new values of a dozen fields are inside."""
+    inside = []
+    for seed in range(12):
+        new = made(300, seed=100 + seed)
+        law = fit_exact("field", SIZES, made(n, seed=seed), 0, CPU)[0].predict(new.x)
+        lower, upper = law.interval(0.95)
+        inside.append(np.mean((lower < new.y) & (new.y < upper)))
+    assert 0.93 < np.mean(inside) < 0.97
 
 
 def test_a_prediction_is_the_mixture_of_its_points(process):
@@ -98,8 +109,8 @@ def test_a_file_predicts_the_same(process, tmp_path):
     assert isinstance(again, ExactProcess)
     x = made(30, seed=3).x
     first, second = process.predict(x), again.predict(x)
-    np.testing.assert_allclose(second.mean, first.mean, rtol=1e-8)
-    np.testing.assert_allclose(second.sd, first.sd, rtol=1e-8)
+    np.testing.assert_allclose(second.mean, first.mean, rtol=1e-6)
+    np.testing.assert_allclose(second.sd, first.sd, rtol=1e-6)
     assert again.to(CPU) is again
 
 
