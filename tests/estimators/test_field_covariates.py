@@ -31,7 +31,7 @@ def parts(points):
 @pytest.fixture(scope="module")
 def fitted(parts):
     train, _ = parts
-    model = FieldGP(**PLAIN, time="date", covariates=["height"])
+    model = FieldGP(**PLAIN, time="date", covariates=["height"], epochs=4)
     return model.fit(train, train.value)
 
 
@@ -53,7 +53,7 @@ def test_the_closed_form_finds_it_too(fitted):
 
 def test_held_out_blocks_are_predicted_better_with_the_covariate(fitted, parts):
     train, test = parts
-    without = FieldGP(**PLAIN, time="date").fit(train, train.value)
+    without = FieldGP(**PLAIN, time="date", epochs=4).fit(train, train.value)
     gain = fitted.score(test, test.value) - without.score(test, test.value)
     assert gain > 0.3
     lower, upper = fitted.predict_distribution(test).interval(0.95)

@@ -15,7 +15,7 @@ from torch import Tensor
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.shapes import GAUSSIAN
 from geogp.errors import RequestError
-from geogp.models.exact.covariance import FORMS, Covariance
+from geogp.models.exact.covariance import DOUBLE, FORMS, Covariance
 from geogp.models.exact.kriging import ExactRows, Kriging, kriging
 from geogp.models.exact.search import WeightedKriging, posterior
 from geogp.models.field.predictive_law import (
@@ -122,8 +122,8 @@ class ExactProcess(Model):
         """Return mean (n,) and covariance (n, n) of the level, before the law of the errors."""
         places, trend = self.placed(x)
         n = len(places)
-        mean = torch.zeros(n, dtype=torch.float64, device=self.device)
-        total = torch.zeros(n, n, dtype=torch.float64, device=self.device)
+        mean = torch.zeros(n, dtype=DOUBLE, device=self.device)
+        total = torch.zeros(n, n, dtype=DOUBLE, device=self.device)
         for point in self.points:
             own, covariance = point.kriging.joint(places, trend)
             mean += point.weight * own
@@ -194,10 +194,10 @@ class ExactProcess(Model):
             "exact.y": self.rows.y,
             "exact.theta": torch.as_tensor(np.concatenate([law.theta for law in laws])),
             "exact.form": torch.tensor([FORMS.index(law.covariance.form) for law in laws]),
-            "exact.weights": torch.tensor([point.weight for point in self.points]).double(),
+            "exact.weights": torch.tensor([point.weight for point in self.points], dtype=DOUBLE),
             "y_mean": self.y_mean,
             "y_sd": self.y_sd,
-            "law_tail": torch.tensor(self.law.most_tail).double(),
+            "law_tail": torch.tensor(self.law.most_tail, dtype=DOUBLE),
         } | {f"law_{name}": torch.as_tensor(getattr(self.law, name)) for name in LAW}
 
     @classmethod
@@ -314,7 +314,7 @@ class ExactProcess(Model):
                 (point.weight, *point.kriging.field(places, trend), point.kriging.noise)
                 for point in self.points
             ]
-        mean = torch.zeros(len(places), dtype=torch.float64, device=self.device)
+        mean = torch.zeros(len(places), dtype=DOUBLE, device=self.device)
         square, noise = torch.zeros_like(mean), 0.0
         for weight, own, variance, own_noise in each:
             mean += weight * own
@@ -359,8 +359,8 @@ def fit_exact(
     process = ExactProcess(
         name=name,
         architecture=architecture,
-        y_mean=torch.tensor(mean).double(),
-        y_sd=torch.tensor(sd).double(),
+        y_mean=torch.tensor(mean, dtype=DOUBLE),
+        y_sd=torch.tensor(sd, dtype=DOUBLE),
         rows=rows,
         points=posterior(rows, seed),
         law=no_law(),

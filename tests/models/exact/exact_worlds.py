@@ -21,6 +21,8 @@ def correlation(first, second, theta, smoothness):
     rho, a, b = theta[:3]
     values, axes = np.linalg.eigh([[rho + a, b], [b, rho - a]])
     metric = axes @ np.diag(np.exp(-values)) @ axes.T
-    short, q = 1 / (1 + np.exp(-theta[4])), np.exp(theta[5])
     places = first @ metric, second @ metric
+    if len(theta) == 4:
+        return Matern(1.0, nu=smoothness)(*places)
+    short, q = 1 / (1 + np.exp(-theta[4])), np.exp(theta[5])
     return (1 - short) * Matern(1.0, nu=smoothness)(*places) + short * Matern(q, nu=0.5)(*places)

@@ -11,7 +11,7 @@ from geogp.models.exact.covariance import Covariance, nugget
 from geogp.models.exact.kriging import ExactRows, evidence, kriging
 
 THETA = np.array([0.6, 0.3, -0.2, -1.0, -0.7, -1.2])
-LAW = Covariance(1.5, 10.0)
+LAW = Covariance(1.5, 10.0, nested=True)
 
 
 def dense(rows, theta=THETA):
@@ -92,7 +92,7 @@ def test_the_evidence_is_an_integral_over_trend_and_variance():
 @pytest.mark.parametrize(("time", "trend"), [(False, 1), (False, 3), (True, 2)])
 def test_the_evidence_has_its_gradient(time, trend):
     rows = make_rows(40, time=time, trend=trend)
-    law = Covariance(1.5, *rows.extent)
+    law = Covariance(1.5, *rows.extent, nested=True)
     theta = np.array([*THETA, *([0.5, 0.1, -0.4] if time else [])])
     value, gradient = evidence(law, theta, rows)
     assert value == kriging(law, theta, rows).log_evidence

@@ -40,7 +40,7 @@ def test_new_values_are_predicted(process):
     np.testing.assert_array_equal(level.mean, law.mean)
     np.testing.assert_array_equal(level.function_variance, law.function_variance)
     # The noise has a standard deviation of 2.
-    assert np.median(law.noise_variance) == pytest.approx(4, rel=0.3)
+    assert np.median(law.noise_variance) == pytest.approx(4, rel=0.5)
 
 
 @pytest.mark.trial
@@ -109,8 +109,8 @@ def test_a_file_predicts_the_same(process, tmp_path):
     assert isinstance(again, ExactProcess)
     x = made(30, seed=3).x
     first, second = process.predict(x), again.predict(x)
-    np.testing.assert_allclose(second.mean, first.mean, rtol=1e-6)
-    np.testing.assert_allclose(second.sd, first.sd, rtol=1e-6)
+    np.testing.assert_array_equal(second.mean, first.mean)
+    np.testing.assert_array_equal(second.sd, first.sd)
     assert again.to(CPU) is again
 
 
@@ -118,8 +118,9 @@ def test_a_file_predicts_the_same(process, tmp_path):
     ("name", "change", "message"),
     [
         ("exact.weights", lambda w: -w, "expected weights above 0"),
-        ("exact.smoothness", lambda nu: nu + 1 / 3, "expected smoothnesses among"),
-        ("exact.theta", lambda theta: theta[:1], "expected weights above 0, one for each"),
+        ("exact.weights", lambda w: w[:0], "expected weights above 0, one for each form"),
+        ("exact.form", lambda form: form + 9, "expected forms from 0 to 3, found"),
+        ("exact.theta", lambda theta: theta[1:], "expected .* parameters, found"),
         ("exact.y", lambda y: y * np.inf, "exact.y in .* is not finite"),
     ],
 )
