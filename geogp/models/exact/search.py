@@ -16,17 +16,27 @@ Floats = NDArray[np.float64]
 SUBSETS = (250, 700)
 """Numbers of random rows on which the searches begin; each starts where the one before ended."""
 
-STEPS = (60, 30, 15)
-"""Largest numbers of iterations in the first, in further, and in the last search."""
+STEPS = (60, 30, 6)
+"""Largest numbers of iterations in the first search, in further ones, and in one on all rows, if it
+is not the first; a Newton step follows.
+"""
 
 FAR_BELOW = 6.0
 """A form is left out if its largest log density is lower than that of another by this much."""
 
+LEAST_LIKELY = 3.0
+"""With more than `MOST_AVERAGED` rows, a form is left out if its log evidence on some of them is
+lower than that of another by this much.
+"""
+
 MOST_AVERAGED = 1_000
-"""With more rows, only the form with the largest evidence on some rows is used."""
+"""With more rows, a search on all rows is slow."""
 
 CHANGE = 1e-3
 """Change of a parameter in differences of gradients."""
+
+LONGEST = 0.5
+"""Largest change of a parameter in a Newton step."""
 
 LEAST_CURVATURE = 0.1
 """Smallest curvature of the log posterior in any direction; the prior has a larger one."""
@@ -49,9 +59,9 @@ def posterior(rows: ExactRows, seed: int) -> list[WeightedKriging]:
     The maximum of the density is searched for each form by L-BFGS-B, first on some rows. A Laplace
     approximation gives the covariance of θ there. The points are the corners of a regular simplex,
     which have the mean and the covariance of this normal distribution; each weight is proportional
-    to the posterior density divided by the normal density. With more than `MOST_AVERAGED` rows, one
-    form is chosen by the sum of these weights on some of the rows. Raises NumericalError if no
-    covariance of the rows factorises.
+    to the posterior density divided by the normal density. With more than `MOST_AVERAGED` rows, the
+    sums of these weights on some of the rows say which forms are left out. Raises NumericalError if
+    no covariance of the rows factorises.
     """
     order = np.random.default_rng([seed, 11]).permutation(len(rows))
     width, duration = rows.extent
@@ -73,7 +83,7 @@ def posterior(rows: ExactRows, seed: int) -> list[WeightedKriging]:
         best = {law: reached[law][1] for law in laws}
         if len(rows) > MOST_AVERAGED and size == sizes[-1] and len(laws) > 1:
             weight = {law: _total(_around(law, best[law], some)) for law in laws}
-            laws = [max(laws, key=weight.__getitem__)]
+            laws = [law for law in laws if weight[law] > max(weight.values()) - LEAST_LIKELY]
     points = [point for law in laws for point in _around(law, best[law], rows)]
     weights = np.exp([value - _total(points) for value, _ in points])
     kept = weights >= LEAST_WEIGHT
@@ -108,20 +118,23 @@ def _maximum(law: Covariance, start: Floats, rows: ExactRows, steps: int) -> tup
 
 
 def _around(law: Covariance, theta: Floats, rows: ExactRows) -> list[tuple[float, Kriging]]:
-    """Return kriging at points around a maximum, with the logarithms of their weights."""
+    """Return kriging at points around a maximum near θ, with the logarithms of their weights."""
     size = len(theta)
     _, here = evidence(law, theta, rows)
     steps = CHANGE * np.eye(size)
     slopes = np.array([evidence(law, theta + step, rows)[1] - here for step in steps]) / CHANGE
     curvature, axes = np.linalg.eigh(-(slopes + slopes.T) / 2)
-    spread = axes / np.sqrt(curvature.clip(min=LEAST_CURVATURE))
+    curvature = curvature.clip(min=LEAST_CURVATURE)
+    spread = axes / np.sqrt(curvature)
+    newton = spread @ (spread.T @ here)
+    newton *= min(1.0, LONGEST / max(float(np.abs(newton).max()), LONGEST))
     # Each corner stands for an equal share of the volume.
-    log_volume = -0.5 * np.log(curvature.clip(min=LEAST_CURVATURE)).sum()
+    log_volume = -0.5 * np.log(curvature).sum()
     log_volume += size / 2 * math.log(2 * math.pi) - math.log(size + 1)
     low, high = np.array(law.bounds).T
     points = []
     for corner in _simplex(size):
-        at = (theta + spread @ corner).clip(low, high)
+        at = (theta + newton + spread @ corner).clip(low, high)
         try:
             solved = kriging(law, at, rows)
         except NumericalError:

@@ -98,7 +98,7 @@ def test_nested_ranges_are_as_likely_as_the_true_ones():
     assert -3.5 < np.mean([each.theta[5] for each in own]) < -1.5
 
 
-def test_of_many_rows_one_form_is_used(monkeypatch):
+def test_of_many_rows_only_likely_forms_are_used(monkeypatch):
     monkeypatch.setattr(search, "MOST_AVERAGED", 400)
     monkeypatch.setattr(search, "SUBSETS", (300,))
     theta = np.array([0.3, 0.0, 0.0, -4.0])
