@@ -10,7 +10,7 @@ import torch
 
 from geogp.choices import AVERAGE
 from geogp.models.catalogue.build import Scaling, build, without_constants
-from geogp.models.exact.process import MOST_EXACT_ROWS, fit_exact
+from geogp.models.exact.exact_process import MOST_EXACT_ROWS, fit_exact
 from geogp.models.fitting.few_rows import (
     are_few,
     check_places,

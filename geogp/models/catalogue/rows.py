@@ -12,8 +12,8 @@ from torch import Tensor
 from geogp.choices import CLASS, one_of
 from geogp.errors import RequestError
 from geogp.models.catalogue import part_makers as parts
-from geogp.models.exact.level import exact_level
-from geogp.models.exact.process import ExactProcess
+from geogp.models.exact.exact_level import exact_level
+from geogp.models.exact.exact_process import ExactProcess
 from geogp.models.field.fit import FieldFit
 from geogp.models.field.fitted import FittedField
 from geogp.models.field.parameters import FieldParameters

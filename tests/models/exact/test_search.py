@@ -95,7 +95,7 @@ def test_nested_ranges_are_as_likely_as_the_true_ones():
     own = [p.kriging for p in search.posterior(rows, 0) if p.kriging.covariance.nested]
     truth = kriging(own[0].covariance, theta, rows).log_evidence
     assert max(each.log_evidence for each in own) > truth - 3
-    assert -3.5 < np.mean([each.theta[5] for each in own]) < -1.5
+    assert -3.5 < np.mean([each.theta[5] for each in own]) < -1
 
 
 def test_of_many_rows_only_likely_forms_are_used(monkeypatch):

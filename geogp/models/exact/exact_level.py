@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from geogp.models.exact.process import ExactProcess
+from geogp.models.exact.exact_process import ExactProcess
 from geogp.models.joint.level import JointLevel, LevelOptions
 from geogp.models.numerics.devices import CHUNK, WORD
 from geogp.models.numerics.linalg import jittered_cholesky

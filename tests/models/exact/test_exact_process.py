@@ -6,7 +6,7 @@ import torch
 
 from geogp.errors import DataError, RequestError
 from geogp.models.catalogue.storage import load_model, save_model
-from geogp.models.exact.process import ExactProcess, fit_exact
+from geogp.models.exact.exact_process import ExactProcess, fit_exact
 from geogp.models.joint.level import joint_level
 from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.models.process.architecture import Architecture
