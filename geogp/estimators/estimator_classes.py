@@ -27,9 +27,10 @@ class FieldGP(SpatialGP):
     because the range of g is uncertain.
 
     At most 3,000 rows without columns of tests, devices or providers are fitted by an exact
-    Gaussian process instead: universal kriging with a constant trend and the covariates, a nested
-    Matérn correlation that may differ between directions, and a nugget. Its parameters are averaged
-    over their posterior. `epochs`, `rank` or `batch` ask for the model of three parts.
+    Gaussian process instead: universal kriging with a constant trend and the covariates, a Matérn
+    correlation (with one range or two) that may differ between directions, and a nugget. Its form
+    and its parameters are averaged over their posterior. `epochs`, `rank` or `batch` ask for the
+    model of three parts.
 
     Parameters
     ----------
@@ -61,7 +62,7 @@ class FieldGP(SpatialGP):
         Rows on which the best epoch and the shape of the predictive distribution are chosen:
         ``blocks`` (all rows in a tenth of the square cells of the map), ``random`` (a tenth of the
         rows), or a mask of the rows, (n,). Predictions also depend on the validation rows. An exact
-        process needs no such rows.
+        process learns from all rows.
     preset
         Sizes and training schedule: ``quick``, ``standard`` or ``paper``.
     epochs, rank, batch
@@ -98,7 +99,9 @@ class FieldGP(SpatialGP):
     @property
     def path_(self) -> str:
         """Which model was fitted: ``exact`` or ``basis``."""
-        return self._fitted().path
+        if not hasattr(self, "network_"):
+            raise AttributeError("path_ is known after fit.")
+        return self.network_.path
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -56,7 +56,7 @@ class SpatialGP(SpatialParameters):
     history_
         Losses, validation scores and the best epoch of the fit.
     validation_
-        Mask of the validation rows, bool (n,); none in a fit without epochs.
+        Mask of the validation rows, bool (n,); none if the model learns from all rows.
     n_features_in_, feature_names_in_
         Number of columns of the training table or array, and for a table the names of the columns.
     """
@@ -137,8 +137,7 @@ class SpatialGP(SpatialParameters):
         network, history = plan.fit(data.at(~held_out), data.at(held_out), warn=warn, **watch)
         self.network_, self.scale_, self.history_ = network, scale, history
         self.take_features(X, getattr(X, "columns", ()), np.shape(X)[1])
-        # A fit without epochs needs no validation rows.
-        self.validation_ = held_out & bool(history.losses)
+        self.validation_ = held_out & network.validates
         self._train = None if network.holds_rows else (points.at(~held_out), target[~held_out])
         return self
 
@@ -263,7 +262,13 @@ class SpatialGP(SpatialParameters):
 
     @checked_arguments
     def features(self, X: Any) -> Floats:
-        """Return the basis phi at points, (n, r), in the unit of y; `kernel` is phi(x) phi(x2)'."""
+        """Return the basis phi at points, (n, r), in the unit of y; `kernel` is phi(x) phi(x2)'.
+
+        Raises
+        ------
+        RequestError
+            The estimator is not fitted, or is an exact process, which has no basis.
+        """
         return self._fitted().features(self.inputs(X))
 
     @checked_arguments

@@ -12,6 +12,7 @@ from geogp.choices import AVERAGE
 from geogp.models.catalogue.build import Scaling, build, without_constants
 from geogp.models.exact.exact_process import MOST_EXACT_ROWS, fit_exact
 from geogp.models.fitting.few_rows import (
+    MIN_PLACES,
     are_few,
     check_places,
     count_places,
@@ -36,8 +37,8 @@ class FitPlan:
     """All choices of a fit except its rows.
 
     The preset has the values of this fit; rank and width are those of `sizes`. `scaling` is that of
-    `build`. If `exact` is true and there are at most `MOST_EXACT_ROWS` rows, the model is an exact
-    process.
+    `build`. If `exact` is true and there are at most `MOST_EXACT_ROWS` rows, each of a single test,
+    the model is an exact process.
     """
 
     model: str
@@ -92,7 +93,9 @@ class FitPlan:
         """
         averages = find_model(self.model).kind == AVERAGE
         known = train.joined(validation) if averages else train
-        if self.exact and len(known.y) <= MOST_EXACT_ROWS:
+        single = (known.counts == 1).all()
+        spare = len(known.y) - len(self.sizes.covariates)
+        if self.exact and single and MIN_PLACES <= spare <= MOST_EXACT_ROWS:
             return self._fit_exact(known, warn)
         few = averages and are_few(known)
         if few:

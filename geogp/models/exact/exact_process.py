@@ -14,7 +14,8 @@ from torch import Tensor
 
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.shapes import GAUSSIAN
-from geogp.errors import RequestError
+from geogp.errors import DataError, RequestError
+from geogp.models import options
 from geogp.models.exact.covariance import DOUBLE, FORMS, Covariance
 from geogp.models.exact.kriging import ExactRows, Kriging, kriging
 from geogp.models.exact.search import WeightedKriging, posterior
@@ -28,6 +29,7 @@ from geogp.models.field.predictive_law import (
 )
 from geogp.models.fitting.loop import FitState
 from geogp.models.numerics.arrays import as_inputs
+from geogp.models.numerics.precision import precision
 from geogp.models.numerics.trees import tree_of
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
@@ -55,7 +57,10 @@ REACH = 0.99
 """Quantile of the distances between rows up to which the errors say something."""
 
 CLOSEST = 1e-3
-"""Distances below this share of the median distance count as equal."""
+"""Distances below this share of the largest distance seen count as equal."""
+
+ROUNDING = 1e-12
+"""Smallest variance of the level in a joint distribution, relative to the largest."""
 
 LAW = ("coefficients", "ranges", "hidden", "outputs")
 """Arrays of the law of errors in a file."""
@@ -73,6 +78,7 @@ class ExactProcess(Model):
 
     holds_rows = True
     level_in_closed_form = True
+    validates = False
     path = "exact"
 
     name: str
@@ -93,6 +99,7 @@ class ExactProcess(Model):
         """The constant of the trend."""
         return float(self.y_mean + self.y_sd * self._averaged(lambda law: law.beta)[0])
 
+    @precision(options.DOUBLE)
     def predict(
         self,
         x: Floats,
@@ -118,10 +125,19 @@ class ExactProcess(Model):
             shape=GAUSSIAN if level else shape,
         )
 
+    @precision(options.DOUBLE)
     def joint(self, x: Floats) -> tuple[Floats, Floats]:
-        """Return mean (n,) and covariance (n, n) of the level, before the law of the errors."""
+        """Return mean (n,) and covariance (n, n) of the level, before the law of the errors.
+
+        Raises DataError if two points are at one place and time.
+        """
         places, trend = self.placed(x)
         n = len(places)
+        repeated = n - len(torch.unique(places, dim=0))
+        if repeated:
+            raise DataError(
+                f"expected each place once at each time, found {repeated} repeated; drop repeats."
+            )
         mean = torch.zeros(n, dtype=DOUBLE, device=self.device)
         total = torch.zeros(n, n, dtype=DOUBLE, device=self.device)
         for point in self.points:
@@ -129,6 +145,8 @@ class ExactProcess(Model):
             mean += point.weight * own
             total += point.weight * (covariance + torch.outer(own, own))
         total -= torch.outer(mean, mean)
+        # A variance of 0 at a measured place may be negative by rounding.
+        total.diagonal().clamp_(min=ROUNDING * float(total.diagonal().max()))
         sd = float(self.y_sd)
         level = float(self.y_mean) + sd * mean.cpu().numpy()
         return level, sd**2 * total.cpu().numpy()
@@ -137,6 +155,7 @@ class ExactProcess(Model):
         """Return places in km and quarters, and the trend, of inputs (n, d)."""
         return placed(self.architecture, x, self.device)
 
+    @precision(options.DOUBLE)
     def kernel(self, x: Floats, x2: Floats) -> Floats:
         """Return the prior covariance of the field between inputs, (n, n2)."""
         first, second = self.placed(x)[0], self.placed(x2)[0]
@@ -144,6 +163,7 @@ class ExactProcess(Model):
             total = self._averaged(lambda law: law.prior(first, second))
         return (total * self.y_sd.square()).cpu().numpy()
 
+    @precision(options.DOUBLE)
     def coefficients(self) -> tuple[Floats, Floats]:
         """Return means and sds of the covariates' coefficients; see `Model.coefficients`."""
         mean = self._averaged(lambda law: law.beta)
@@ -201,6 +221,7 @@ class ExactProcess(Model):
         } | {f"law_{name}": torch.as_tensor(getattr(self.law, name)) for name in LAW}
 
     @classmethod
+    @precision(options.DOUBLE)
     def restored(cls, name: str, architecture: Architecture, tensors: Mapping[str, Tensor]) -> Self:
         """Return the process of the tensors of `state_dict`; ValueError if they do not fit."""
         rows = ExactRows(*(tensors[f"exact.{part}"] for part in ("points", "trend", "y")))
@@ -274,7 +295,14 @@ class ExactProcess(Model):
         rows = self.rows.points[:, :2].cpu().numpy()
         count = min(NEAR_ROWS, len(rows) - 1)
         found = self._tree.query(rows if places is None else places, count + (places is None))
-        distance, number = (np.asarray(part)[:, int(places is None) :] for part in found)
+        distance, number = (
+            np.asarray(part).reshape(-1, count + (places is None)) for part in found
+        )
+        if places is None:
+            # A row is among the nearest ones, in any order, or as many others are at its place.
+            own = number == np.arange(len(number))[:, None]
+            own[~own.any(1), -1] = True
+            distance, number = (part[~own].reshape(-1, count) for part in (distance, number))
         mean = (self._squares[number].sum(1) + PRIOR_ROWS) / (count + PRIOR_ROWS)
         return distance[:, 0], mean
 
@@ -346,15 +374,21 @@ def placed(architecture: Architecture, x: Floats, device: torch.device) -> tuple
     return torch.as_tensor(points).to(device), torch.as_tensor(trend).to(device)
 
 
+@precision(options.DOUBLE)
 def fit_exact(
     name: str, architecture: Architecture, data: Data, seed: int, device: torch.device
 ) -> tuple[ExactProcess, FitState]:
-    """Fit an exact process to rows; the history has the mean log score of rows left out.
+    """Fit an exact process to rows; the history has the mean log score of the rows, each left out.
 
-    Raises NumericalError if no covariance of the rows factorises.
+    Raises DataError if all targets are equal, and NumericalError if no covariance of the rows
+    factorises.
     """
     start = monotonic()
-    mean, sd = float(data.y.mean()), float(data.y.std()) or 1.0
+    if data.y.min() == data.y.max():
+        raise DataError(
+            f"the target has the same value in all {len(data.y)} rows; there is nothing to learn."
+        )
+    mean, sd = float(data.y.mean()), float(data.y.std())
     y = torch.as_tensor((data.y - mean) / sd).to(device)
     rows = ExactRows(*placed(architecture, data.x, device), y)
     process = ExactProcess(

@@ -19,6 +19,12 @@ Floats = NDArray[np.float64]
 JITTER = 1e-10
 """Added to the diagonal of correlation matrices."""
 
+RIDGE = 1e-8
+"""Relative precision of the prior of the trend, so that covariates may depend on each other."""
+
+LEAST_SQUARES = 1e-12
+"""Smallest mean square of the residuals, for targets that are constant or a trend exactly."""
+
 AT_ONCE = 2_000_000
 """Largest number of covariances with the rows that a prediction has in memory at once."""
 
@@ -112,17 +118,13 @@ class Kriging:
 
     def field(self, points: Tensor, trend: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance of the field at points, (n,) each."""
-        chunks = max(1, AT_ONCE // len(self.rows))
-        parts = [
-            self._whitened(*some)
-            for some in zip(points.split(chunks), trend.split(chunks), strict=True)
-        ]
-        means = [mean for mean, _, _ in parts]
+        size = max(1, AT_ONCE // len(self.rows))
         own = self.variance * (1 - nugget(self.theta))
-        variances = [
-            own - self.variance * (known.square().sum(0) - rest.square().sum(0))
-            for _, known, rest in parts
-        ]
+        means, variances = [], []
+        for chunk in zip(points.split(size), trend.split(size), strict=True):
+            mean, known, rest = self._whitened(*chunk)
+            means.append(mean)
+            variances.append(own - self.variance * (known.square().sum(0) - rest.square().sum(0)))
         return torch.cat(means), torch.cat(variances).clamp(min=JITTER * own)
 
     def joint(self, points: Tensor, trend: Tensor) -> tuple[Tensor, Tensor]:
@@ -133,7 +135,8 @@ class Kriging:
 
     def left_out(self) -> tuple[Tensor, Tensor]:
         """Return mean and variance of each row given the other rows, (n,) each (Dubrule 1983)."""
-        precision = lower_inverse(self.L).diagonal() - self.trend_error.square().sum(0)
+        own = lower_inverse(self.L).diagonal()
+        precision = torch.maximum(own - self.trend_error.square().sum(0), JITTER * own)
         alpha = solve_triangular(self.L.T, self.residual[:, None], upper=True)[:, 0]
         return self.rows.y - alpha / precision, self.variance / precision
 
@@ -202,10 +205,13 @@ def _solved(
         raise NumericalError("the covariances of the rows do not factorise.")
     white = solve_triangular(L, torch.cat([rows.trend, rows.y[:, None]], 1), upper=False)
     basis, y = white[:, :p], white[:, p]
-    inner = torch.linalg.cholesky(basis.T @ basis)
+    gram = basis.T @ basis
+    inner, failed = torch.linalg.cholesky_ex(gram + RIDGE * gram.diagonal().diag())
+    if failed or not bool(torch.isfinite(inner[-1, -1])):
+        raise NumericalError("the trend of the rows does not factorise.")
     beta = torch.cholesky_solve((basis.T @ y)[:, None], inner)[:, 0]
     residual = y - basis @ beta
-    squares = float(residual @ residual)
+    squares = max(float(residual @ residual), LEAST_SQUARES * n)
     log_determinants = float(L.diagonal().log().sum() + inner.diagonal().log().sum())
     value = covariance.log_prior(theta)[0] - log_determinants - (n - p) / 2 * math.log(squares)
     sill = squares / (n - p)

@@ -85,6 +85,8 @@ def posterior(rows: ExactRows, seed: int) -> list[WeightedKriging]:
             weight = {law: _total(_around(law, best[law], some)) for law in laws}
             laws = [law for law in laws if weight[law] > max(weight.values()) - LEAST_LIKELY]
     points = [point for law in laws for point in _around(law, best[law], rows)]
+    if not points:
+        raise NumericalError("no covariance of the rows factorises.")
     weights = np.exp([value - _total(points) for value, _ in points])
     kept = weights >= LEAST_WEIGHT
     return [

@@ -27,11 +27,13 @@ class Model(ABC):
     `name` is the row of the catalogue. `y_mean` and `y_sd` are mean and standard deviation of the
     training targets. `has_level` says whether the level, around which measurements scatter, has a
     closed-form posterior. `holds_rows` says whether the model contains its training rows, because
-    predictions need them. `path` is ``exact`` for a process without a basis.
+    predictions need them. `validates` says whether the fit holds out validation rows.
+    `path` is ``exact`` for a process without a basis.
     """
 
     has_level: ClassVar[bool] = True
     holds_rows: ClassVar[bool] = False
+    validates: ClassVar[bool] = True
     path: ClassVar[str] = "basis"
 
     name: str

@@ -1,4 +1,4 @@
-"""Kriging and its evidence, against dense formulas, GPBoost and rows left out one by one."""
+"""Kriging and its evidence, against dense formulas and rows left out one by one."""
 
 import numpy as np
 import pytest

@@ -1,0 +1,141 @@
+"""`FieldGP` on few single measurements: which model it fits, and unusual rows."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from estimator_worlds import made_points
+
+from geogp import DataError, FieldGP, RequestError, evaluate, load_model, precision
+
+PLAIN = {"x": "east", "y": "north", "crs": None}
+
+
+@pytest.fixture(scope="module")
+def points():
+    return made_points(300)
+
+
+@pytest.fixture(scope="module")
+def fitted(points):
+    return FieldGP(**PLAIN, time="date").fit(points, points.value)
+
+
+@pytest.mark.filterwarnings("ignore:.* training rows for .* weights", "ignore:60 rows at .* few")
+@pytest.mark.parametrize(
+    ("settings", "path"),
+    [
+        ({}, "exact"),
+        ({"preset": "standard"}, "exact"),
+        ({"epochs": 1}, "basis"),
+        ({"rank": 8}, "basis"),
+        ({"batch": 32}, "basis"),
+        ({"tests": "tests"}, "basis"),
+    ],
+)
+def test_rows_and_settings_decide_the_path(settings, path, points):
+    assert FieldGP(**PLAIN, **settings).fit(points[:60], points.value[:60]).path_ == path
+
+
+@pytest.mark.filterwarnings("ignore:.* training rows for .* weights", "ignore:60 rows at .* few")
+def test_many_rows_are_fitted_by_a_basis(points, monkeypatch):
+    monkeypatch.setattr("geogp.models.catalogue.fit_plan.MOST_EXACT_ROWS", 59)
+    assert FieldGP(**PLAIN).fit(points[:60], points.value[:60]).path_ == "basis"
+
+
+def test_all_rows_are_used_and_none_validates(fitted, points):
+    assert not fitted.validation_.any()
+    assert len(fitted.network_.rows) == len(points)
+    masked = FieldGP(**PLAIN, time="date", validation=np.arange(300) % 5 == 0)
+    masked.fit(points, points.value)
+    np.testing.assert_allclose(masked.predict(points), fitted.predict(points), atol=1e-5)
+
+
+def test_new_rows_are_predicted_and_a_saved_model_is_the_same(fitted, tmp_path):
+    new = made_points(400, seed=9)
+    scores = evaluate(fitted.predict_distribution(new), new.value).loc["all"]
+    assert scores.rmse < 0.35
+    assert 0.9 < scores.coverage_95 < 0.99
+    fitted.save(tmp_path / "m.safetensors")
+    again = load_model(tmp_path / "m.safetensors")
+    assert again.path_ == "exact"
+    for other in (again, pickle.loads(pickle.dumps(fitted))):
+        np.testing.assert_array_equal(other.predict(new), fitted.predict(new))
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("a plane without noise", lambda table: table.assign(value=table.east - table.north)),
+        ("a diagonal line", lambda table: table.assign(north=table.east)),
+        ("places with several rows", lambda table: table.assign(**table[["east", "north"]] // 10)),
+        ("large numbers", lambda table: table.assign(value=1e9 * table.value)),
+        ("small numbers", lambda table: table.assign(value=1e-9 * table.value)),
+    ],
+)
+def test_unusual_rows_have_finite_predictions(name, change, points):
+    table = change(points[:80])
+    law = FieldGP(**PLAIN).fit(table, table.value).predict_distribution(table)
+    assert np.isfinite(law.mean).all(), name
+    assert (law.sd > 0).all()
+    assert np.abs(law.mean - table.value).max() <= 4 * table.value.std() + 1e-6
+
+
+def test_arrays_with_counts_are_fitted_by_a_basis(points):
+    days = np.linspace(0, 100, 60)
+    array = np.column_stack([points[["east", "north"]][:60], days, points.tests[:60]])
+    model = FieldGP(crs=None, time_unit="day", epochs=None)
+    assert model.fit(array[:, :3], points.value[:60]).path_ == "exact"
+    with pytest.warns(UserWarning, match="training rows for|are few"):
+        assert model.fit(array, points.value[:60]).path_ == "basis"
+
+
+def test_before_a_fit_there_is_no_path_and_equal_values_are_refused(points):
+    assert not hasattr(FieldGP(), "path_")
+    with pytest.raises(DataError, match="the target has the same value in all 300 rows"):
+        FieldGP(**PLAIN).fit(points, np.full(300, 0.1))
+
+
+def test_single_precision_gives_the_same(points, fitted):
+    with precision("single"):
+        model = FieldGP(**PLAIN, time="date").fit(points, points.value)
+        found = model.predict(points)
+    np.testing.assert_allclose(found, fitted.predict(points), rtol=1e-6)
+
+
+def test_repeated_places_have_no_joint_level(fitted, points):
+    with pytest.raises(DataError, match="expected each place once at each time, found 1 repeated"):
+        fitted.joint(points.iloc[[0, 0, 1]])
+
+
+def test_covariates_may_depend_on_each_other(points):
+    height = np.random.default_rng(0).standard_normal(300)
+    table = points.assign(height=height, feet=3.28 * height, value=points.value + height)
+    model = FieldGP(**PLAIN, time="date", covariates=["height", "feet"]).fit(table, table.value)
+    assert model.coefficients_["mean"].sum() == pytest.approx(height.std(), rel=0.1)
+
+
+def test_a_basis_is_refused_and_far_points_are_uncertain(fitted, points):
+    with pytest.raises(RequestError, match=r"exact process, which has no basis\. Give epochs="):
+        fitted.features(points)
+    far = points[:1].assign(east=1e4)
+    assert fitted.predict_distribution(far).sd > 2 * fitted.predict_distribution(points[:1]).sd
+    with pytest.raises(DataError, match="at 10 places or more, found 9 rows"):
+        FieldGP(**PLAIN).fit(points[:9], points.value[:9])
+
+
+def test_a_mean_over_places_has_its_covariances(fitted, points):
+    here = points[:50].assign(date=points.date.max())
+    sums = fitted.joint(here).weighted_sums(np.full(50, 1 / 50))
+    alone = fitted.predict_distribution(here, level=True)
+    assert sums.mean[0] == pytest.approx(alone.mean.mean())
+    independent = np.sqrt((alone.sd**2).sum()) / 50
+    assert independent < sums.sd[0] < alone.sd.mean()
+
+
+def test_a_table_of_one_time_has_no_time(points):
+    same = points.assign(date=pd.Timestamp("2024-01-01"))
+    with pytest.warns(UserWarning, match="all rows have the same time"):
+        model = FieldGP(**PLAIN, time="date").fit(same, same.value)
+    assert model.network_.rows.points.shape[1] == 2
