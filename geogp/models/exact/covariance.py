@@ -44,7 +44,7 @@ class Covariance:
 
     With S = [[rho + a, b], [b, rho - a]] the logarithm of the ranges, the distance is
     h = |exp(-S) (place - place')|. In space, N is a Matérn correlation M of `smoothness`, or nested
-    with an exponential one that has a shorter range q. In time, T = exp(-|time - time'| / τ):
+    with an exponential one, usually of shorter range q. In time, T = exp(-|time - time'| / τ):
 
         N = M(h), or (1 - g) M(h) + g exp(-h / q) if `nested`,
         C = (1 - λ) N                                    without time,

@@ -23,7 +23,7 @@ RIDGE = 1e-8
 """Relative precision of the prior of the trend, so that covariates may depend on each other."""
 
 LEAST_SQUARES = 1e-12
-"""Smallest mean square of the residuals, for targets that are constant or a trend exactly."""
+"""Smallest mean square of the residuals, for targets that are exactly a trend."""
 
 AT_ONCE = 2_000_000
 """Largest number of covariances with the rows that a prediction has in memory at once."""
@@ -74,8 +74,9 @@ class ExactRows:
 class Kriging:
     """Universal kriging with known correlation, and unknown trend and variance.
 
-    With R the correlation matrix of the rows, X their trend and p its columns, β has a flat prior,
-    and s² a prior proportional to 1 / s². Then β = (X' R^(-1) X)^(-1) X' R^(-1) y, and
+    With R the correlation matrix of the rows, X their trend and p its columns, β has a flat prior
+    (up to `RIDGE`), and s² a prior proportional to 1 / s². Then
+    β = (X' R^(-1) X)^(-1) X' R^(-1) y, and
     s² = |R^(-1/2) (y - X β)|² / (n - p) (Handcock and Stein 1993).
 
     `L`: factor of R, (n, n). `basis`: L^(-1) X. `inner`: factor of X' R^(-1) X.

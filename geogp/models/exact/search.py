@@ -83,7 +83,7 @@ def posterior(rows: ExactRows, seed: int) -> list[WeightedKriging]:
         best = {law: reached[law][1] for law in laws}
         if len(rows) > MOST_AVERAGED and size == sizes[-1] and len(laws) > 1:
             weight = {law: _total(_around(law, best[law], some)) for law in laws}
-            laws = [law for law in laws if weight[law] > max(weight.values()) - LEAST_LIKELY]
+            laws = [law for law in laws if weight[law] >= max(weight.values()) - LEAST_LIKELY]
     points = [point for law in laws for point in _around(law, best[law], rows)]
     if not points:
         raise NumericalError("no covariance of the rows factorises.")

@@ -135,9 +135,9 @@ class JointLevel:
     def weighted_sums(self, weights: Weights) -> WeightedSums:
         """Return the joint distribution of sums over points with weights (n, k) or (n,).
 
-        The covariances are approximate, because each point is conditioned only on near points that
-        come earlier. The variance of a single point may differ from `single_variances` by some per
-        cent.
+        With a process of single tiles, the covariances are approximate, because each point is
+        conditioned only on near points that come earlier. The variance of a single point may then
+        differ from `single_variances` by some per cent.
 
         Raises
         ------
