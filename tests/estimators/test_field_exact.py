@@ -46,7 +46,7 @@ def test_many_rows_are_fitted_by_a_basis(points, monkeypatch):
 
 def test_all_rows_are_used_and_none_validates(fitted, points):
     assert not fitted.validation_.any()
-    assert len(fitted.network_.rows) == len(points)
+    assert len(fitted.network_.mixture.rows) == len(points)
     masked = FieldGP(**PLAIN, time="date", validation=np.arange(300) % 5 == 0)
     masked.fit(points, points.value)
     np.testing.assert_allclose(masked.predict(points), fitted.predict(points), atol=1e-5)

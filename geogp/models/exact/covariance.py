@@ -2,11 +2,15 @@
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.linalg import expm, expm_frechet
+from scipy.special import expit
+from scipy.stats import norm
 from torch import Tensor
 
 Floats = NDArray[np.float64]
@@ -19,6 +23,9 @@ NUGGET = 3
 
 LEAST = 1e-20
 """Added to squares, whose roots have no derivative at 0."""
+
+AXES = np.array([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, -1.0]], [[0.0, 1.0], [1.0, 0.0]]])
+"""Derivatives of S by rho, a and b, (3, 2, 2)."""
 
 DOUBLE = torch.float64
 
@@ -34,7 +41,8 @@ class Lags(NamedTuple):
     @classmethod
     def between(cls, first: Tensor, second: Tensor) -> "Lags":
         """Return the lags between points whose columns are east, north and time, if any."""
-        east, north, *time = (first - second).unbind(-1)
+        columns = zip(first.unbind(-1), second.unbind(-1), strict=True)
+        east, north, *time = (own - other for own, other in columns)
         return cls(east.square(), north.square(), 2 * east * north, time[0].abs() if time else None)
 
 
@@ -97,35 +105,52 @@ class Covariance:
         short[0] = math.log(0.1 * self.width)
         return [short, self.centre + np.eye(len(short))[NUGGET]]
 
-    def log_prior(self, theta: Floats) -> tuple[float, Floats]:
-        """Return the logarithm of the prior density, and its gradient."""
-        z = (theta - self.centre) / self.spread
-        scale = float(np.log(self.spread).sum()) + len(z) / 2 * math.log(2 * math.pi)
-        return -0.5 * float(z @ z) - scale, -z / self.spread
+    def log_prior(self, theta: Floats) -> float:
+        """Return the logarithm of the prior density."""
+        return float(np.sum(norm.logpdf(theta, self.centre, self.spread)))
 
-    def __call__(self, theta: Tensor, lags: Lags) -> Tensor:
-        """Return C for pairs of different rows; it is differentiable in θ."""
-        rho, a, b, logit, *others = theta
-        size = (a.square() + b.square() + LEAST).sqrt()
-        cosh, sinh = (2 * size).cosh(), (2 * size).sinh() / size
-        scale = (-2 * rho).exp()
-        squared = scale * (
-            (cosh - a * sinh) * lags.east + (cosh + a * sinh) * lags.north - b * sinh * lags.both
-        )
-        h = (squared.clamp(min=0) + LEAST).sqrt()
-        in_space = _matern(h, self.smoothness)
+    def prior_slopes(self, theta: Floats) -> tuple[Floats, Floats]:
+        """Return the gradient (m,) and the negative second derivative (m, m) of `log_prior`."""
+        precision = 1 / np.square(self.spread)
+        return precision * (self.centre - theta), np.diag(precision)
+
+    def __call__(self, theta: Floats, lags: Lags) -> Tensor:
+        """Return C for pairs of different rows."""
+        return self._derived(theta, lags)[0]
+
+    def slopes(self, theta: Floats, lags: Lags) -> list[Tensor]:
+        """Return the derivative of C by each entry of θ, for pairs of different rows."""
+        total, by_space, others = self._derived(theta, lags)
+        of_space = [by_space * _quadratic(matrix, lags) for matrix in _metric(*theta[:NUGGET])[1]]
+        return [*of_space, -nugget(theta) * total, *others]
+
+    def _derived(self, theta: Floats, lags: Lags) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """Return C, its derivative by the squared distance, and those by the entries after λ."""
+        share = 1 - nugget(theta)
+        others = theta[NUGGET + 1 :].tolist()
+        squared = _quadratic(_metric(*theta[:NUGGET])[0], lags)
+        h = squared.clamp_(min=0).add_(LEAST).sqrt_()
+        in_space, by_square = _matern(h, self.smoothness)
+        slopes = []
         if self.nested:
-            of_short, log_q, *others = others
-            short = torch.sigmoid(of_short)
-            in_space = (1 - short) * in_space + short * (-h / log_q.exp()).exp()
-        share = torch.sigmoid(-logit)
+            short, q = expit(others.pop(0)), math.exp(others.pop(0))
+            exponential = (h / -q).exp_()
+            slopes.append(share * short * (1 - short) * (exponential - in_space))
+            slopes.append(share * short / q * h * exponential)
+            in_space = (1 - short) * in_space + short * exponential
+            by_square = (1 - short) * by_square - short / (2 * q) * exponential / h
         if lags.time is None:
-            static: Tensor = share * in_space
-            return static
-        tau, u, v = torch.stack(others).exp()
-        in_time = (-lags.time / tau).exp()
-        total: Tensor = share / (1 + u + v) * (in_space * in_time + u * in_space + v * in_time)
-        return total
+            return share * in_space, share * by_square, slopes
+        tau, u, v = (math.exp(value) for value in others)
+        in_time = (lags.time / -tau).exp_()
+        scale = share / (1 + u + v)
+        by_space = (in_time + u) / (1 + u + v)
+        total = share * by_space * in_space + scale * v * in_time
+        slopes = [by_space * slope for slope in slopes]
+        slopes.append(scale / tau * lags.time * in_time * (in_space + v))
+        slopes.append(u / (1 + u + v) * (share * in_space - total))
+        slopes.append(v / (1 + u + v) * (share * in_time - total))
+        return total, share * by_space * by_square, slopes
 
 
 def nugget(theta: Floats) -> float:
@@ -133,12 +158,29 @@ def nugget(theta: Floats) -> float:
     return 1 / (1 + math.exp(-theta[NUGGET]))
 
 
-def _matern(h: Tensor, smoothness: float) -> Tensor:
-    """Return Matérn correlations at distances (Rasmussen and Williams 2006, equation 4.16)."""
+@lru_cache(maxsize=1)
+def _metric(rho: float, a: float, b: float) -> tuple[Floats, list[Floats]]:
+    """Return exp(-2 S) and its derivatives by rho, a and b, (2, 2) each; all chunks need them."""
+    exponent = -2 * np.tensordot((rho, a, b), AXES, 1)
+    slopes = [np.real(expm_frechet(exponent, -2 * axis)[1]) for axis in AXES]
+    return expm(exponent), slopes
+
+
+def _quadratic(matrix: Floats, lags: Lags) -> Tensor:
+    """Return x' A x for the differences x in space, with a symmetric matrix A, (2, 2)."""
+    total: Tensor = lags.east * matrix[0, 0]
+    return total.add_(lags.north, alpha=matrix[1, 1]).add_(lags.both, alpha=matrix[0, 1])
+
+
+def _matern(h: Tensor, smoothness: float) -> tuple[Tensor, Tensor]:
+    """Return Matérn correlations at distances, and their derivatives by the squared distances.
+
+    See Rasmussen and Williams 2006, equation 4.16.
+    """
     x = math.sqrt(2 * smoothness) * h
-    decay = (-x).exp()
+    decay = (-x).exp_()
     if smoothness == 0.5:
-        return decay
+        return decay, -0.5 * decay / h
     if smoothness == 1.5:
-        return (1 + x) * decay
-    return (1 + x + x.square() / 3) * decay
+        return (1 + x) * decay, -1.5 * decay
+    return (1 + x + x.square() / 3) * decay, -5 / 6 * (1 + x) * decay

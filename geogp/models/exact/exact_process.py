@@ -1,15 +1,13 @@
 """An exact Gaussian process as a model: fit, predictions and files."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from time import monotonic
 from typing import NoReturn, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.spatial import KDTree
 from torch import Tensor
 
 from geogp.distributions.prediction import Prediction
@@ -17,7 +15,8 @@ from geogp.distributions.shapes import GAUSSIAN
 from geogp.errors import DataError, RequestError
 from geogp.models import options
 from geogp.models.exact.covariance import DOUBLE, FORMS, Covariance
-from geogp.models.exact.kriging import ExactRows, Kriging, kriging
+from geogp.models.exact.kriging import ExactRows, kriging
+from geogp.models.exact.mixture import KrigingMixture
 from geogp.models.exact.search import WeightedKriging, posterior
 from geogp.models.field.predictive_law import (
     COVARIATES,
@@ -29,10 +28,11 @@ from geogp.models.field.predictive_law import (
 )
 from geogp.models.fitting.loop import FitState
 from geogp.models.numerics.arrays import as_inputs
+from geogp.models.numerics.devices import WORD
 from geogp.models.numerics.precision import precision
-from geogp.models.numerics.trees import tree_of
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
+from geogp.models.process.memory import refuse_above
 from geogp.models.process.model import Model
 from geogp.models.process.rows import Rows
 
@@ -41,26 +41,17 @@ Floats = NDArray[np.float64]
 MOST_EXACT_ROWS = 3_000
 """Largest number of rows of an exact process; its time grows with their third power."""
 
-NEAR_ROWS = 16
-"""Number of near rows whose errors widen an interval."""
-
-PRIOR_ROWS = 4.0
-"""Weight of the prior of the mean squared error near a point, in rows; its mean is 1."""
-
 FOLDS = 5
 """Number of folds that decide whether the law of the errors is used."""
 
 MOST_COST = 0.002
 """The law is left out if it lowers the log density of errors by more than this for each row."""
 
-REACH = 0.99
-"""Quantile of the distances between rows up to which the errors say something."""
+SQUARES = 24
+"""Number of arrays (n, n) of a fit: factors at a few points of each form, and parts of them."""
 
 CLOSEST = 1e-3
 """Distances below this share of the largest distance seen count as equal."""
-
-ROUNDING = 1e-12
-"""Smallest variance of the level in a joint distribution, relative to the largest."""
 
 LAW = ("coefficients", "ranges", "hidden", "outputs")
 """Arrays of the law of errors in a file."""
@@ -70,10 +61,9 @@ LAW = ("coefficients", "ranges", "hidden", "outputs")
 class ExactProcess(Model):
     """Kriging whose parameters are averaged over their posterior, and the law of its errors.
 
-    A prediction has the mean and the variance of the weighted mixture of `points`. Each row is also
-    predicted from the other rows. Unless it predicts these errors worse, a law gives their scale
-    and their tails; the scale depends on the distance to the nearest row, and on the errors of the
-    rows near by.
+    A prediction has the mean and the variance of the mixture. Each row is also predicted from the
+    other rows. Unless it predicts these errors worse, a law gives their scale and their tails; the
+    scale depends on the distance to the nearest row, and on the errors of the rows near by.
     """
 
     holds_rows = True
@@ -85,19 +75,18 @@ class ExactProcess(Model):
     architecture: Architecture
     y_mean: Tensor
     y_sd: Tensor
-    rows: ExactRows
-    points: Sequence[WeightedKriging]
+    mixture: KrigingMixture
     law: PredictiveLaw
 
     @property
     def device(self) -> torch.device:
         """Device of the rows."""
-        return self.rows.y.device
+        return self.mixture.rows.y.device
 
     @property
     def intercept(self) -> float:
         """The constant of the trend."""
-        return float(self.y_mean + self.y_sd * self._averaged(lambda law: law.beta)[0])
+        return float(self.y_mean + self.y_sd * self.mixture.averaged(lambda law: law.beta)[0])
 
     @precision(options.DOUBLE)
     def predict(
@@ -110,9 +99,9 @@ class ExactProcess(Model):
     ) -> Prediction:
         """Predict at inputs; see `Model.predict`. The noise is that of a measurement."""
         places, trend = self.placed(x)
-        mean, field, noise = (part.cpu().numpy() for part in self._mixed(places, trend))
+        mean, field, noise = (part.cpu().numpy() for part in self.mixture.predict(places, trend))
         spot = places[:, :2].cpu().numpy()
-        covariates = self._covariates(*self._near(spot))
+        covariates = self._covariates(*self.mixture.near(spot))
         covariates = with_prediction(covariates, mean, 0.5 * np.log(field + noise))
         law = self.law.parameters(covariates).faded(self._fade(spot))
         location, scale, shape = law.distribution()
@@ -132,21 +121,7 @@ class ExactProcess(Model):
         Raises DataError if two points are at one place and time.
         """
         places, trend = self.placed(x)
-        n = len(places)
-        repeated = n - len(torch.unique(places, dim=0))
-        if repeated:
-            raise DataError(
-                f"expected each place once at each time, found {repeated} repeated; drop repeats."
-            )
-        mean = torch.zeros(n, dtype=DOUBLE, device=self.device)
-        total = torch.zeros(n, n, dtype=DOUBLE, device=self.device)
-        for point in self.points:
-            own, covariance = point.kriging.joint(places, trend)
-            mean += point.weight * own
-            total += point.weight * (covariance + torch.outer(own, own))
-        total -= torch.outer(mean, mean)
-        # A variance of 0 at a measured place may be negative by rounding.
-        total.diagonal().clamp_(min=ROUNDING * float(total.diagonal().max()))
+        mean, total = self.mixture.joint(places, trend)
         sd = float(self.y_sd)
         level = float(self.y_mean) + sd * mean.cpu().numpy()
         return level, sd**2 * total.cpu().numpy()
@@ -160,14 +135,14 @@ class ExactProcess(Model):
         """Return the prior covariance of the field between inputs, (n, n2)."""
         first, second = self.placed(x)[0], self.placed(x2)[0]
         with torch.no_grad():
-            total = self._averaged(lambda law: law.prior(first, second))
+            total = self.mixture.averaged(lambda law: law.prior(first, second))
         return (total * self.y_sd.square()).cpu().numpy()
 
     @precision(options.DOUBLE)
     def coefficients(self) -> tuple[Floats, Floats]:
         """Return means and sds of the covariates' coefficients; see `Model.coefficients`."""
-        mean = self._averaged(lambda law: law.beta)
-        square = self._averaged(
+        mean = self.mixture.averaged(lambda law: law.beta)
+        square = self.mixture.averaged(
             lambda law: (
                 law.beta.square() + law.variance * torch.cholesky_inverse(law.inner).diagonal()
             )
@@ -205,16 +180,21 @@ class ExactProcess(Model):
         tensors = {name: value.to(device) for name, value in self.state_dict().items()}
         return type(self).restored(self.name, self.architecture, tensors)
 
+    def __reduce__(self) -> tuple[Callable[..., Self], tuple[object, ...]]:
+        """Pickle the tensors of a file, without the factors that follow from them."""
+        return self.restored, (self.name, self.architecture, self.state_dict())
+
     def state_dict(self) -> dict[str, Tensor]:
         """Return the tensors of the saved process, by name."""
-        laws = [point.kriging for point in self.points]
+        rows, points = self.mixture.rows, self.mixture.points
+        laws = [point.kriging for point in points]
         return {
-            "exact.points": self.rows.points,
-            "exact.trend": self.rows.trend,
-            "exact.y": self.rows.y,
+            "exact.points": rows.points,
+            "exact.trend": rows.trend,
+            "exact.y": rows.y,
             "exact.theta": torch.as_tensor(np.concatenate([law.theta for law in laws])),
             "exact.form": torch.tensor([FORMS.index(law.covariance.form) for law in laws]),
-            "exact.weights": torch.tensor([point.weight for point in self.points], dtype=DOUBLE),
+            "exact.weights": torch.tensor([point.weight for point in points], dtype=DOUBLE),
             "y_mean": self.y_mean,
             "y_sd": self.y_sd,
             "law_tail": torch.tensor(self.law.most_tail, dtype=DOUBLE),
@@ -246,19 +226,9 @@ class ExactProcess(Model):
             architecture=architecture,
             y_mean=tensors["y_mean"],
             y_sd=tensors["y_sd"],
-            rows=rows,
-            points=points,
+            mixture=KrigingMixture(rows, points),
             law=law,
         )
-
-    @cached_property
-    def left_out(self) -> tuple[Floats, Floats]:
-        """Mean and variance of each row given the other rows, (n,) each."""
-        with torch.no_grad():
-            each = [(point.weight, *point.kriging.left_out()) for point in self.points]
-        mean = torch.stack([weight * own for weight, own, _ in each]).sum(0)
-        square = torch.stack([weight * (own.square() + var) for weight, own, var in each]).sum(0)
-        return mean.cpu().numpy(), (square - mean.square()).cpu().numpy()
 
     def learned(self) -> Self:
         """Return the process with the law of the errors of rows that are left out.
@@ -267,10 +237,10 @@ class ExactProcess(Model):
         four fifths of the errors, it must predict the other fifth no worse than normal errors, up
         to `MOST_COST`.
         """
-        mean, variance = self.left_out
-        values = (self.rows.y.cpu().numpy() - mean) / np.sqrt(variance)
+        mean, variance = self.mixture.left_out
+        values = (self.mixture.rows.y.cpu().numpy() - mean) / np.sqrt(variance)
         covariates = with_prediction(
-            self._covariates(*self._near(None)), mean, 0.5 * np.log(variance)
+            self._covariates(*self.mixture.near(None)), mean, 0.5 * np.log(variance)
         )
         n = len(values)
         errors = Errors(values, covariates, np.zeros(n, bool), np.ones(n, bool), np.arange(n))
@@ -287,75 +257,18 @@ class ExactProcess(Model):
             return self
         return replace(self, law=fit_law(errors, simple=True))
 
-    def _near(self, places: Floats | None) -> tuple[Floats, Floats]:
-        """Return the distance to the nearest row, and the mean squared error of near rows.
-
-        `places`, (m, 2); None for the rows, each without itself.
-        """
-        rows = self.rows.points[:, :2].cpu().numpy()
-        count = min(NEAR_ROWS, len(rows) - 1)
-        found = self._tree.query(rows if places is None else places, count + (places is None))
-        distance, number = (
-            np.asarray(part).reshape(-1, count + (places is None)) for part in found
-        )
-        if places is None:
-            # A row is among the nearest ones, in any order, or as many others are at its place.
-            own = number == np.arange(len(number))[:, None]
-            own[~own.any(1), -1] = True
-            distance, number = (part[~own].reshape(-1, count) for part in (distance, number))
-        mean = (self._squares[number].sum(1) + PRIOR_ROWS) / (count + PRIOR_ROWS)
-        return distance[:, 0], mean
-
     def _covariates(self, distance: Floats, squares: Floats) -> Floats:
         """Return covariates of the law, (n, c); those that a simple law does not use are 0."""
         covariates = np.zeros((len(distance), len(COVARIATES)))
-        covariates[:, COVARIATES.index("log distance")] = np.log(distance + CLOSEST * self._reach)
+        closest = CLOSEST * self.mixture.reach
+        covariates[:, COVARIATES.index("log distance")] = np.log(distance + closest)
         covariates[:, COVARIATES.index("near scatter")] = np.log(squares)
         return covariates
 
     def _fade(self, places: Floats) -> Floats:
         """Return the share of the law at places, as in `FieldErrors.fade`."""
-        distance = self._tree.query(places)[0]
-        return np.square(self._reach / np.maximum(distance, self._reach))
-
-    @cached_property
-    def _tree(self) -> KDTree:
-        return tree_of(self.rows.points[:, :2].cpu().numpy())
-
-    @cached_property
-    def _squares(self) -> Floats:
-        """Squared standardised errors of the rows that are left out, (n,)."""
-        mean, variance = self.left_out
-        squares: Floats = np.square(self.rows.y.cpu().numpy() - mean) / variance
-        return squares
-
-    @cached_property
-    def _reach(self) -> float:
-        """Distance up to which the errors say something, in km."""
-        distance = self._near(None)[0]
-        apart = distance[distance > 0]
-        return float(np.quantile(apart, REACH)) if len(apart) else self.rows.extent[0]
-
-    def _mixed(self, places: Tensor, trend: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return mean, variance of the field and variance of the noise of the mixture, (n,)."""
-        with torch.no_grad():
-            each = [
-                (point.weight, *point.kriging.field(places, trend), point.kriging.noise)
-                for point in self.points
-            ]
-        mean = torch.zeros(len(places), dtype=DOUBLE, device=self.device)
-        square, noise = torch.zeros_like(mean), 0.0
-        for weight, own, variance, own_noise in each:
-            mean += weight * own
-            square += weight * (own.square() + variance)
-            noise += weight * own_noise
-        least = min(float(variance.min()) for _, _, variance, _ in each)
-        field = (square - mean.square()).clamp(min=least)
-        return mean, field, torch.full_like(mean, noise)
-
-    def _averaged(self, value: Callable[[Kriging], Tensor]) -> Tensor:
-        """Return the mean of a value of the points."""
-        return torch.stack([point.weight * value(point.kriging) for point in self.points]).sum(0)
+        reach = self.mixture.reach
+        return np.square(reach / np.maximum(self.mixture.distance(places), reach))
 
     def _no_basis(self) -> NoReturn:
         raise RequestError(
@@ -380,8 +293,8 @@ def fit_exact(
 ) -> tuple[ExactProcess, FitState]:
     """Fit an exact process to rows; the history has the mean log score of the rows, each left out.
 
-    Raises DataError if all targets are equal, and NumericalError if no covariance of the rows
-    factorises.
+    Raises DataError if all targets are equal, RequestError if memory is short, and NumericalError
+    if no covariance of the rows factorises.
     """
     start = monotonic()
     if data.y.min() == data.y.max():
@@ -390,17 +303,18 @@ def fit_exact(
         )
     mean, sd = float(data.y.mean()), float(data.y.std())
     y = torch.as_tensor((data.y - mean) / sd).to(device)
+    n = len(data.y)
+    refuse_above(WORD * SQUARES * n**2, f"an exact process of {n:,} rows", "Give epochs=.", device)
     rows = ExactRows(*placed(architecture, data.x, device), y)
     process = ExactProcess(
         name=name,
         architecture=architecture,
         y_mean=torch.tensor(mean, dtype=DOUBLE),
         y_sd=torch.tensor(sd, dtype=DOUBLE),
-        rows=rows,
-        points=posterior(rows, seed),
+        mixture=KrigingMixture(rows, posterior(rows, seed)),
         law=no_law(),
     )
     process = process.learned()
-    own, variance = process.left_out
+    own, variance = process.mixture.left_out
     scores = Prediction.of_moments(mean + sd * own, sd**2 * variance).log_score(data.y)
     return process, FitState(best_nll=float(scores.mean()), seconds=monotonic() - start)

@@ -1,6 +1,7 @@
 """Kriging with known parameters, and the evidence of the parameters."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,7 +13,7 @@ from torch.linalg import solve_triangular
 
 from geogp.errors import NumericalError
 from geogp.models.exact.covariance import DOUBLE, Covariance, Lags, nugget
-from geogp.models.numerics.linalg import lower_inverse
+from geogp.models.numerics.linalg import inverse_cholesky
 
 Floats = NDArray[np.float64]
 
@@ -27,6 +28,9 @@ LEAST_SQUARES = 1e-12
 
 AT_ONCE = 2_000_000
 """Largest number of covariances with the rows that a prediction has in memory at once."""
+
+CHUNK = 131_072
+"""Number of covariances between rows that are computed at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,18 +54,6 @@ class ExactRows:
         chosen = torch.as_tensor(numbers, device=self.y.device)
         return ExactRows(self.points[chosen], self.trend[chosen], self.y[chosen])
 
-    @cached_property
-    def pairs(self) -> tuple[Tensor, Tensor]:
-        """Numbers of the rows of each pair below the diagonal, (n (n - 1) / 2,) each."""
-        first, second = torch.tril_indices(len(self), len(self), -1, device=self.y.device)
-        return first, second
-
-    @cached_property
-    def lags(self) -> Lags:
-        """Lags of the pairs."""
-        first, second = self.pairs
-        return Lags.between(self.points[first], self.points[second])
-
     @property
     def extent(self) -> tuple[float, float]:
         """Largest extent in space, and in time; 0 for rows of one time."""
@@ -79,15 +71,15 @@ class Kriging:
     β = (X' R^(-1) X)^(-1) X' R^(-1) y, and
     s² = |R^(-1/2) (y - X β)|² / (n - p) (Handcock and Stein 1993).
 
-    `L`: factor of R, (n, n). `basis`: L^(-1) X. `inner`: factor of X' R^(-1) X.
-    `residual`: L^(-1) (y - X β). `sill`: s². `log_evidence`: log density of θ given the rows, up to
+    `W`: L^(-1), (n, n), with R = L L'. `basis`: W X. `inner`: factor of X' R^(-1) X.
+    `residual`: W (y - X β). `sill`: s². `log_evidence`: log density of θ given the rows, up to
         a constant that is the same for all θ and smoothnesses.
     """
 
     covariance: Covariance
     theta: Floats
     rows: ExactRows
-    L: Tensor
+    W: Tensor
     basis: Tensor
     inner: Tensor
     beta: Tensor
@@ -112,10 +104,7 @@ class Kriging:
 
     def prior(self, first: Tensor, second: Tensor) -> Tensor:
         """Return the covariance of the field between points, (n, m), before any row is known."""
-        lags = Lags.between(first[:, None], second[None])
-        return self.variance * self.covariance(
-            torch.as_tensor(self.theta, device=first.device), lags
-        )
+        return self.variance * self._correlations(first, second)
 
     def field(self, points: Tensor, trend: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance of the field at points, (n,) each."""
@@ -136,75 +125,88 @@ class Kriging:
 
     def left_out(self) -> tuple[Tensor, Tensor]:
         """Return mean and variance of each row given the other rows, (n,) each (Dubrule 1983)."""
-        own = lower_inverse(self.L).diagonal()
+        own = self.W.square().sum(0)
         precision = torch.maximum(own - self.trend_error.square().sum(0), JITTER * own)
-        alpha = solve_triangular(self.L.T, self.residual[:, None], upper=True)[:, 0]
-        return self.rows.y - alpha / precision, self.variance / precision
+        return self.rows.y - self._solved_residual() / precision, self.variance / precision
+
+    def slopes(self) -> tuple[Floats, Floats]:
+        """Return the gradient of the log evidence, (m,), and the information about θ, (m, m).
+
+        With P = R^(-1) - A'A, c = P y and R_k the derivative of R by an entry of θ, the gradient is
+
+            g_k = c' R_k c / (2 s²) - tr(P R_k)/2 + d log p(θ)/dθ_k.
+
+        The information is the mean of the observed and the expected one, without second derivatives
+        of R (Gilmour, Thompson and Cullis 1995), here with s² integrated out, and that of the
+        prior:
+
+            I_kl = c' R_k P R_l c / (2 s²) - (c' R_k c) (c' R_l c) / (2 (n - p) s⁴) + Λ_kl.
+        """
+        points, n = self.rows.points, len(self.rows)
+        c = self._solved_residual()
+        gradient, prior_precision = self.covariance.prior_slopes(self.theta)
+        moved = torch.zeros(len(gradient), n, dtype=DOUBLE, device=points.device)
+        for rows in _chunks(n):
+            upto = slice(rows.stop)
+            weights = torch.outer(c[rows] / self.sill, c[upto])
+            weights -= self.W[rows.start :, rows].T @ self.W[rows.start :, upto]
+            weights += self.trend_error[:, rows].T @ self.trend_error[:, upto]
+            # Each pair has two entries in R, so that the halves become a whole.
+            weights.tril_(rows.start - 1)
+            lags = Lags.between(points[rows, None], points[None, upto])
+            before = slice(rows.start)
+            for k, slope in enumerate(self.covariance.slopes(self.theta, lags)):
+                slope.diagonal(rows.start).zero_()
+                gradient[k] += float(torch.dot(weights.flatten(), slope.flatten()))
+                moved[k, rows] += slope @ c[upto]
+                moved[k, before] += slope[:, before].T @ c[rows]
+        white = self.W @ moved.T
+        rest = self.trend_error @ moved.T
+        own = moved @ c
+        information = white.T @ white - rest.T @ rest
+        information -= torch.outer(own, own) / (self.freedom * self.sill)
+        return gradient, information.cpu().numpy() / (2 * self.sill) + prior_precision
+
+    def _solved_residual(self) -> Tensor:
+        """Return P y, (n,)."""
+        return self.W.T @ self.residual
+
+    def _correlations(self, first: Tensor, second: Tensor) -> Tensor:
+        return self.covariance(self.theta, Lags.between(first[:, None], second[None]))
 
     @cached_property
     def trend_error(self) -> Tensor:
         """A matrix A, (p, n), with R^(-1) - A'A the precision of the rows without their trend."""
-        left: Tensor = solve_triangular(self.L.T, self.basis, upper=True).T
-        error: Tensor = solve_triangular(self.inner, left, upper=False)
+        error: Tensor = solve_triangular(self.inner, self.basis.T @ self.W, upper=False)
         return error
 
     def _whitened(self, points: Tensor, trend: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return means, L^(-1) k (n, m) and the whitened error of the trend, (p, m)."""
-        lags = Lags.between(self.rows.points[:, None], points[None])
-        k = self.covariance(torch.as_tensor(self.theta, device=points.device), lags)
-        known = solve_triangular(self.L, k, upper=False)
+        """Return means, W k (n, m) and the whitened error of the trend, (p, m)."""
+        k = self._correlations(self.rows.points, points)
+        known = self.W @ k
         mean = trend @ self.beta + known.T @ self.residual
         rest = trend.T - self.basis.T @ known
         return mean, known, solve_triangular(self.inner, rest, upper=False)
 
 
 def kriging(covariance: Covariance, theta: Floats, rows: ExactRows) -> Kriging:
-    """Return kriging with parameters θ; raise NumericalError if R does not factorise."""
-    with torch.no_grad():
-        correlations = covariance(torch.as_tensor(theta, device=rows.y.device), rows.lags)
-    return _solved(covariance, theta, rows, correlations)
+    """Return kriging with parameters θ; raise NumericalError if R does not factorise.
 
-
-def evidence(covariance: Covariance, theta: Floats, rows: ExactRows) -> tuple[float, Floats]:
-    """Return the log evidence of θ and its gradient; see `Kriging.log_evidence`.
-
-    With β and s² integrated out,
+    With β and s² integrated out, the log evidence is
 
         log p(θ | y) = log p(θ) - log |R|/2 - log |X' R^(-1) X|/2 - (n - p)/2 log((n - p) s²).
-
-    With P = R^(-1) - A'A and c = P y, the gradient for an entry of R is (c c' / s² - P)/2. Only the
-    entries of R are differentiated by `torch`. The evidence is -inf if R does not factorise.
     """
-    free = torch.tensor(theta, requires_grad=True, device=rows.y.device)
-    correlations = covariance(free, rows.lags)
-    try:
-        solved = _solved(covariance, theta, rows, correlations.detach())
-    except NumericalError:
-        return -math.inf, np.zeros(len(theta))
-    first, second = rows.pairs
-    inverse = lower_inverse(solved.L)
-    alpha = solve_triangular(solved.L.T, solved.residual[:, None], upper=True)[:, 0]
-    # Each pair has two entries in R, so that the halves become a whole.
-    slope = alpha[first] * alpha[second] / solved.sill - inverse[first, second]
-    for row in solved.trend_error:
-        slope += row[first] * row[second]
-    correlations.backward(slope)
-    assert free.grad is not None
-    gradient = free.grad.cpu().numpy() + covariance.log_prior(theta)[1]
-    return solved.log_evidence, gradient
-
-
-def _solved(
-    covariance: Covariance, theta: Floats, rows: ExactRows, correlations: Tensor
-) -> Kriging:
     n, p = rows.trend.shape
-    first, second = rows.pairs
-    R = torch.eye(n, dtype=DOUBLE, device=rows.y.device) * (1 + JITTER)
-    R[first, second] = correlations
-    L, failed = torch.linalg.cholesky_ex(R)
-    if failed or not bool(torch.isfinite(L[-1, -1])):
+    # Only the lower triangle is used.
+    R = torch.empty(n, n, dtype=DOUBLE, device=rows.y.device)
+    for some in _chunks(n):
+        lags = Lags.between(rows.points[some, None], rows.points[None, : some.stop])
+        R[some, : some.stop] = covariance(theta, lags)
+    R.diagonal().fill_(1 + JITTER)
+    W, failed = inverse_cholesky(R)
+    if failed or not bool(torch.isfinite(W[-1, -1])):
         raise NumericalError("the covariances of the rows do not factorise.")
-    white = solve_triangular(L, torch.cat([rows.trend, rows.y[:, None]], 1), upper=False)
+    white = W @ torch.cat([rows.trend, rows.y[:, None]], 1)
     basis, y = white[:, :p], white[:, p]
     gram = basis.T @ basis
     inner, failed = torch.linalg.cholesky_ex(gram + RIDGE * gram.diagonal().diag())
@@ -213,7 +215,14 @@ def _solved(
     beta = torch.cholesky_solve((basis.T @ y)[:, None], inner)[:, 0]
     residual = y - basis @ beta
     squares = max(float(residual @ residual), LEAST_SQUARES * n)
-    log_determinants = float(L.diagonal().log().sum() + inner.diagonal().log().sum())
-    value = covariance.log_prior(theta)[0] - log_determinants - (n - p) / 2 * math.log(squares)
+    log_determinants = float(inner.diagonal().log().sum() - W.diagonal().log().sum())
+    value = covariance.log_prior(theta) - log_determinants - (n - p) / 2 * math.log(squares)
     sill = squares / (n - p)
-    return Kriging(covariance, theta, rows, L, basis, inner, beta, residual, sill, value)
+    return Kriging(covariance, theta, rows, W, basis, inner, beta, residual, sill, value)
+
+
+def _chunks(n: int) -> Iterator[slice]:
+    """Yield slices of n rows whose covariances with the rows before them fit into a cache."""
+    size = max(1, CHUNK // n)
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 import torch
-from scipy.linalg.lapack import dpotri
 from torch import Tensor
 
 from geogp.errors import NumericalError
@@ -58,19 +57,6 @@ def jittered_inverse_cholesky(K: Tensor, jitter: float) -> tuple[Tensor, float]:
     L^(-1) has no gradient; products with it are faster than triangular solves.
     """
     return _with_jitter(K, jitter, inverse_cholesky)
-
-
-def lower_inverse(L: Tensor) -> Tensor:
-    """Return (L L')^(-1), (n, n), of which only the lower triangle is right.
-
-    On a CPU, LAPACK is twice as fast as PyTorch's own function.
-    """
-    if L.device.type != "cpu":
-        return torch.cholesky_inverse(L)
-    upper, failed = dpotri(L.T.numpy(), lower=0)
-    if failed:
-        raise NumericalError("a factor with 0 in its diagonal has no inverse.")
-    return torch.as_tensor(upper.T)
 
 
 def inverse_cholesky(K: Tensor) -> tuple[Tensor, Tensor]:

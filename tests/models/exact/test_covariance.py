@@ -14,7 +14,7 @@ THETA = np.array([0.7, 0.4, -0.3, -0.5, -0.8, -1.5, 1.1, 0.2, -0.7])
 
 def covariances(law, theta, points):
     first, second = torch.as_tensor(points)[:, None], torch.as_tensor(points)[None]
-    return law(torch.as_tensor(theta), Lags.between(first, second)).numpy()
+    return law(theta, Lags.between(first, second)).numpy()
 
 
 @pytest.mark.parametrize(("smoothness", "nested"), FORMS)
@@ -46,19 +46,36 @@ def test_ranges_differ_by_twice_a_between_east_and_north():
     assert ratio == pytest.approx(np.exp(1.6), rel=1e-6)
 
 
-def test_derivatives_exist_where_rows_coincide_and_ranges_are_equal():
-    theta = torch.tensor([1.0, 0.0, 0.0, 0.0], dtype=torch.float64, requires_grad=True)
+@pytest.mark.parametrize(("smoothness", "nested"), FORMS)
+@pytest.mark.parametrize("time", [False, True])
+def test_slopes_are_differences_of_covariances(smoothness, nested, time):
+    law = Covariance(smoothness, 10.0, 10.0 * time, nested)
+    theta = np.concatenate([THETA[: 6 if nested else 4], THETA[6:] if time else []])
+    points = torch.as_tensor(POINTS[:, : 3 if time else 2])
+    lags = Lags.between(points[:, None], points[None])
+    slopes = law.slopes(theta, lags)
+    assert len(slopes) == len(theta)
+    for slope, step in zip(slopes, 1e-6 * np.eye(len(theta)), strict=True):
+        change = (law(theta + step, lags) - law(theta - step, lags)) / 2e-6
+        np.testing.assert_allclose(slope, change, rtol=1e-6, atol=1e-8)
+
+
+def test_slopes_exist_where_rows_coincide_and_ranges_are_equal():
     points = torch.zeros(2, 2, dtype=torch.float64)
-    Covariance(0.5, 10.0)(theta, Lags.between(points[0], points[1])).backward()
-    assert torch.isfinite(theta.grad).all()
+    theta = np.array([1.0, 0.0, 0.0, 0.0])
+    *in_space, nugget_slope = Covariance(0.5, 10.0).slopes(theta, Lags.between(*points))
+    assert in_space == [0, 0, 0]
+    assert float(nugget_slope) == pytest.approx(-0.25)
 
 
 @pytest.mark.parametrize("duration", [0.0, 3.0])
-def test_the_prior_is_normal_and_has_its_gradient(duration):
+def test_the_prior_is_normal_and_has_its_slopes(duration):
     law = Covariance(1.5, 7.0, duration, nested=True)
     theta = THETA[: len(law.centre)]
-    value, gradient = law.log_prior(theta)
+    value = law.log_prior(theta)
+    gradient, precision = law.prior_slopes(theta)
     assert value == pytest.approx(stats.norm(law.centre, law.spread).logpdf(theta).sum())
+    np.testing.assert_allclose(precision, np.diag(1 / law.spread**2))
     for k, step in enumerate(1e-6 * np.eye(len(theta))):
-        change = law.log_prior(theta + step)[0] - value
+        change = law.log_prior(theta + step) - value
         assert change / 1e-6 == pytest.approx(gradient[k], abs=1e-5)

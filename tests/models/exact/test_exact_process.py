@@ -63,7 +63,7 @@ def test_a_prediction_is_the_mixture_of_its_points(process):
     places, trend = process.placed(x)
     random = np.random.default_rng(0)
     draws = []
-    for point in process.points:
+    for point in process.mixture.points:
         mean, variance = (part.numpy() for part in point.kriging.field(places, trend))
         sd = np.sqrt(variance + point.kriging.noise)
         draws.append(mean + sd * random.standard_normal((round(400_000 * point.weight), 5)))

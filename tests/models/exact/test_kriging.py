@@ -1,5 +1,7 @@
 """Kriging and its evidence, against dense formulas and rows left out one by one."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,8 +9,8 @@ from exact_worlds import correlation, make_rows
 from scipy import stats
 
 from geogp.errors import NumericalError
-from geogp.models.exact.covariance import Covariance, nugget
-from geogp.models.exact.kriging import ExactRows, evidence, kriging
+from geogp.models.exact.covariance import Covariance, Lags, nugget
+from geogp.models.exact.kriging import ExactRows, kriging
 
 THETA = np.array([0.6, 0.3, -0.2, -1.0, -0.7, -1.2])
 LAW = Covariance(1.5, 10.0, nested=True)
@@ -81,7 +83,7 @@ def test_the_evidence_is_an_integral_over_trend_and_variance():
         residual = y[:, None] - X @ b[None]
         squares = np.einsum("ib,ij,jb->b", residual, inverse, residual)
         density = -0.5 * squares[None] * np.exp(-2 * log_s)[:, None] - len(y) * log_s[:, None]
-        return np.log(np.exp(density).sum()) - 0.5 * log_det + LAW.log_prior(theta)[0]
+        return np.log(np.exp(density).sum()) - 0.5 * log_det + LAW.log_prior(theta)
 
     rows, other = make_rows(12), THETA + np.array([0.5, -0.2, 0.1, 0.4, -0.3, 0.2])
     expected = integral(rows, THETA) - integral(rows, other)
@@ -89,16 +91,74 @@ def test_the_evidence_is_an_integral_over_trend_and_variance():
     assert found == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.mark.parametrize(("time", "trend"), [(False, 1), (False, 3), (True, 2)])
-def test_the_evidence_has_its_gradient(time, trend):
+@pytest.fixture(params=[(False, 1), (False, 3), (True, 2)], ids=str)
+def solved(request):
+    """Kriging of rows with or without time, and with a trend."""
+    time, trend = request.param
     rows = make_rows(40, time=time, trend=trend)
-    law = Covariance(1.5, *rows.extent, nested=True)
     theta = np.array([*THETA, *([0.5, 0.1, -0.4] if time else [])])
-    value, gradient = evidence(law, theta, rows)
-    assert value == kriging(law, theta, rows).log_evidence
-    for k, step in enumerate(1e-5 * np.eye(len(theta))):
-        change = evidence(law, theta + step, rows)[0] - evidence(law, theta - step, rows)[0]
-        assert change / 2e-5 == pytest.approx(gradient[k], rel=1e-4, abs=1e-4)
+    return kriging(Covariance(1.5, *rows.extent, nested=True), theta, rows)
+
+
+def test_the_evidence_has_its_gradient(solved):
+    gradient, _ = solved.slopes()
+    for k, step in enumerate(1e-5 * np.eye(len(solved.theta))):
+        above, below = (
+            kriging(solved.covariance, theta, solved.rows).log_evidence
+            for theta in (solved.theta + step, solved.theta - step)
+        )
+        assert (above - below) / 2e-5 == pytest.approx(gradient[k], rel=1e-4, abs=1e-4)
+
+
+def test_the_information_is_that_of_dense_matrices(solved):
+    """With R as a dense matrix, its derivatives by differences, and P by an inverse."""
+    law, rows = solved.covariance, solved.rows
+    lags = Lags.between(rows.points[:, None], rows.points[None])
+
+    def dense_of(theta):
+        R = law(theta, lags).numpy()
+        np.fill_diagonal(R, 1.0)
+        return R
+
+    steps = 1e-5 * np.eye(len(solved.theta))
+    slopes = [(dense_of(solved.theta + h) - dense_of(solved.theta - h)) / 2e-5 for h in steps]
+    inverse, X = np.linalg.inv(dense_of(solved.theta)), rows.trend.numpy()
+    P = inverse - inverse @ X @ np.linalg.inv(X.T @ inverse @ X) @ X.T @ inverse
+    c, freedom = P @ rows.y.numpy(), len(rows) - X.shape[1]
+    variance = rows.y.numpy() @ c / freedom
+    moved = np.array([slope @ c for slope in slopes])
+    expected = moved @ P @ moved.T / (2 * variance)
+    expected -= np.outer(moved @ c, moved @ c) / (2 * freedom * variance**2)
+    expected += np.diag(1 / law.spread**2)
+    np.testing.assert_allclose(solved.slopes()[1], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_information_is_that_of_many_draws():
+    """Its mean over draws of the process is the expected information, a trace."""
+    rows, random = make_rows(60), np.random.default_rng(5)
+    start = kriging(LAW, THETA, rows)
+    root = np.linalg.cholesky(dense(rows)[0])
+    draws = [
+        kriging(LAW, THETA, replace(rows, y=torch.as_tensor(root @ z))).slopes()
+        for z in random.standard_normal((600, 60))
+    ]
+    gradients, information = (np.array(each) for each in zip(*draws, strict=True))
+    gradient, precision = LAW.prior_slopes(THETA)
+    # The gradient of the likelihood has mean 0, and the information as its covariance.
+    error = gradients.std(0) / np.sqrt(len(draws))
+    assert (abs(gradients.mean(0) - gradient) < 4 * error).all()
+    np.testing.assert_allclose(
+        np.diag(information.mean(0) - precision), gradients.var(0), rtol=0.25, atol=0.02
+    )
+    assert start.slopes()[1].shape == (6, 6)
+
+
+def test_chunks_do_not_change_the_evidence_and_its_slopes(monkeypatch, solved):
+    monkeypatch.setattr("geogp.models.exact.kriging.CHUNK", 3 * len(solved.rows))
+    chunked = kriging(solved.covariance, solved.theta, solved.rows)
+    assert chunked.log_evidence == pytest.approx(solved.log_evidence, rel=1e-12)
+    for found, expected in zip(chunked.slopes(), solved.slopes(), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
 
 
 def test_the_variance_covers_errors_of_few_rows():
@@ -118,11 +178,7 @@ def test_the_variance_covers_errors_of_few_rows():
     assert 0.92 < np.mean(inside) < 0.98
 
 
-def test_a_covariance_that_does_not_factorise_has_no_evidence():
+def test_a_covariance_that_does_not_factorise_is_refused():
     rows = make_rows(10)
-    broken = np.array([np.nan, 0.0, 0.0, 0.0, 0.0, 0.0])
     with pytest.raises(NumericalError, match="covariances of the rows do not factorise"):
-        kriging(LAW, broken, rows)
-    value, gradient = evidence(LAW, broken, rows)
-    assert value == -np.inf
-    assert not gradient.any()
+        kriging(LAW, THETA, replace(rows, points=rows.points * np.nan))

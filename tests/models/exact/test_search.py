@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy import optimize
 
 from geogp.errors import NumericalError
 from geogp.models.exact import search
@@ -15,7 +16,7 @@ def drawn(theta, n=400, *, smoothness=1.5, seed=0, size=10.0):
     random = np.random.default_rng(seed)
     points = torch.as_tensor(random.uniform(0, size, (n, 2 if len(theta) < 7 else 3)))
     law = Covariance(smoothness, size, size * (len(theta) > 6), nested=len(theta) == 6)
-    R = law(torch.as_tensor(theta), Lags.between(points[:, None], points[None])).numpy()
+    R = law(np.asarray(theta), Lags.between(points[:, None], points[None])).numpy()
     R += nugget(theta) * np.eye(n)
     y = np.linalg.cholesky(R) @ random.standard_normal(n)
     return ExactRows(points, torch.ones(n, 1, dtype=torch.float64), torch.as_tensor(y))
@@ -30,7 +31,7 @@ def mean_of(points, form):
 
 @pytest.mark.parametrize("size", [1, 6, 9])
 def test_the_simplex_has_mean_0_and_covariance_1(size):
-    corners = search._simplex(size)
+    corners = search.simplex(size)
     assert corners.shape == (size + 1, size)
     np.testing.assert_allclose(corners.mean(0), 0, atol=1e-12)
     np.testing.assert_allclose(corners.T @ corners / (size + 1), np.eye(size), atol=1e-12)
@@ -84,9 +85,27 @@ def test_a_search_on_some_rows_ends_where_a_search_on_all_ends(monkeypatch):
 
 
 def test_rows_without_any_evidence_are_refused(monkeypatch):
-    monkeypatch.setattr(search, "evidence", lambda _law, theta, _rows: (-np.inf, 0 * theta))
+    def failing(*_):
+        raise NumericalError("the covariances of the rows do not factorise.")
+
+    monkeypatch.setattr(search, "kriging", failing)
     with pytest.raises(NumericalError, match="no covariance of the rows factorises"):
         search.posterior(drawn(np.array([0.3, 0.5, 0.0, -1.5]), 50), 0)
+
+
+@pytest.mark.parametrize("theta", [[0.3, 0.5, 0.0, -1.5], [2.5, 0.0, -0.6, -5.0]])
+def test_the_search_ends_where_another_optimiser_ends(theta):
+    """L-BFGS-B, from the truth, on the same density."""
+    rows = drawn(np.array(theta), 200)
+    law = Covariance(1.5, *rows.extent)
+
+    def loss(theta):
+        solved = kriging(law, theta, rows)
+        return -solved.log_evidence, -solved.slopes()[0]
+
+    reached = optimize.minimize(loss, theta, jac=True, method="L-BFGS-B", bounds=law.bounds)
+    found = search._maximum(law, law.starts(), rows)
+    assert found.height == pytest.approx(-reached.fun, abs=0.1)
 
 
 def test_nested_ranges_are_as_likely_as_the_true_ones():
@@ -99,8 +118,16 @@ def test_nested_ranges_are_as_likely_as_the_true_ones():
 
 
 def test_of_many_rows_only_likely_forms_are_used(monkeypatch):
-    monkeypatch.setattr(search, "MOST_AVERAGED", 400)
-    monkeypatch.setattr(search, "SUBSETS", (300,))
     theta = np.array([0.3, 0.0, 0.0, -4.0])
-    points = search.posterior(drawn(theta, 600, smoothness=2.5), 0)
-    assert {point.kriging.covariance.form for point in points} == {(2.5, False)}
+    rows = drawn(theta, 600, smoothness=2.5)
+    monkeypatch.setattr(search, "SUBSETS", (300,))
+    monkeypatch.setattr(search, "MOST_COMPARED", 400)
+    points = search.posterior(rows, 0)
+    assert {point.kriging.covariance.form for point in points} <= {(1.5, False), (2.5, False)}
+    assert len(points) > 2
+    # Of still more rows, each form has one value of the parameters.
+    monkeypatch.setattr(search, "MOST_AVERAGED", 400)
+    maxima = search.posterior(rows, 0)
+    assert len({point.kriging.covariance for point in maxima}) == len(maxima) <= 2
+    best = max(point.kriging.log_evidence for point in points)
+    assert max(point.kriging.log_evidence for point in maxima) > best - search.ENOUGH

@@ -1,0 +1,132 @@
+"""Kriging averaged over the posterior of its parameters, and the errors of rows left out."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.spatial import KDTree
+from torch import Tensor
+
+from geogp.errors import DataError
+from geogp.models.exact.kriging import ExactRows, Kriging
+from geogp.models.exact.search import WeightedKriging
+from geogp.models.numerics.trees import tree_of
+
+Floats = NDArray[np.float64]
+
+NEAR_ROWS = 16
+"""Number of near rows whose errors widen an interval."""
+
+PRIOR_ROWS = 4.0
+"""Weight of the prior of the mean squared error near a point, in rows; its mean is 1."""
+
+REACH = 0.99
+"""Quantile of the distances between rows up to which the errors say something."""
+
+ROUNDING = 1e-12
+"""Smallest variance of the level in a joint distribution, relative to the largest."""
+
+
+@dataclass(frozen=True, eq=False)
+class KrigingMixture:
+    """A weighted mixture of kriging with different parameters; its weights sum to 1."""
+
+    rows: ExactRows
+    points: Sequence[WeightedKriging]
+
+    def predict(self, places: Tensor, trend: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return mean, variance of the field and variance of the noise at places, (n,) each."""
+        with torch.no_grad():
+            each = [point.kriging.field(places, trend) for point in self.points]
+        mean = self._summed([own for own, _ in each])
+        square = self._summed([own.square() + variance for own, variance in each])
+        least = min(float(variance.min()) for _, variance in each)
+        field = (square - mean.square()).clamp(min=least)
+        noise = sum(point.weight * point.kriging.noise for point in self.points)
+        return mean, field, torch.full_like(mean, noise)
+
+    def joint(self, places: Tensor, trend: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean (n,) and covariance (n, n) of the field at places.
+
+        Raises DataError if two places are the same.
+        """
+        repeated = len(places) - len(torch.unique(places, dim=0))
+        if repeated:
+            raise DataError(
+                f"expected each place once at each time, found {repeated} repeated; drop repeats."
+            )
+        mean, total = torch.zeros_like(places[:, 0]), places.new_zeros(len(places), len(places))
+        for point in self.points:
+            own, covariance = point.kriging.joint(places, trend)
+            mean += point.weight * own
+            total += point.weight * (covariance + torch.outer(own, own))
+        total -= torch.outer(mean, mean)
+        # A variance of 0 at a measured place may be negative by rounding.
+        total.diagonal().clamp_(min=ROUNDING * float(total.diagonal().max()))
+        return mean, total
+
+    def averaged(self, value: Callable[[Kriging], Tensor]) -> Tensor:
+        """Return the mean of a value of the points."""
+        return self._summed([value(point.kriging) for point in self.points])
+
+    @cached_property
+    def left_out(self) -> tuple[Floats, Floats]:
+        """Mean and variance of each row given the other rows, (n,) each."""
+        with torch.no_grad():
+            each = [point.kriging.left_out() for point in self.points]
+        mean = self._summed([own for own, _ in each])
+        square = self._summed([own.square() + variance for own, variance in each])
+        return mean.cpu().numpy(), (square - mean.square()).cpu().numpy()
+
+    @cached_property
+    def reach(self) -> float:
+        """Distance up to which the errors of rows say something, in km."""
+        distance = self.near(None)[0]
+        apart = distance[distance > 0]
+        return float(np.quantile(apart, REACH)) if len(apart) else self.rows.extent[0]
+
+    def distance(self, places: Floats) -> Floats:
+        """Return the distance to the nearest row, (n,)."""
+        return np.asarray(self._tree.query(places)[0])
+
+    def near(self, places: Floats | None) -> tuple[Floats, Floats]:
+        """Return the distance to the nearest row, and the mean squared error of near rows.
+
+        `places`, (m, 2); None for the rows, each without itself.
+        """
+        rows = self._spots
+        count = min(NEAR_ROWS, len(rows) - 1)
+        found = self._tree.query(rows if places is None else places, count + (places is None))
+        distance, number = (
+            np.asarray(part).reshape(-1, count + (places is None)) for part in found
+        )
+        if places is None:
+            # A row is among the nearest ones, in any order, or as many others are at its place.
+            own = number == np.arange(len(number))[:, None]
+            own[~own.any(1), -1] = True
+            distance, number = (part[~own].reshape(-1, count) for part in (distance, number))
+        mean = (self._squares[number].sum(1) + PRIOR_ROWS) / (count + PRIOR_ROWS)
+        return distance[:, 0], mean
+
+    @cached_property
+    def _spots(self) -> Floats:
+        spots: Floats = self.rows.points[:, :2].cpu().numpy()
+        return spots
+
+    @cached_property
+    def _tree(self) -> KDTree:
+        return tree_of(self._spots)
+
+    @cached_property
+    def _squares(self) -> Floats:
+        """Squared standardised errors of the rows that are left out, (n,)."""
+        mean, variance = self.left_out
+        squares: Floats = np.square(self.rows.y.cpu().numpy() - mean) / variance
+        return squares
+
+    def _summed(self, values: Sequence[Tensor]) -> Tensor:
+        pairs = zip(self.points, values, strict=True)
+        return torch.stack([point.weight * own for point, own in pairs]).sum(0)
