@@ -18,8 +18,8 @@ import numpy as np
 import torch
 
 import geogp
-from benchmarks.accuracy.field_peers import PEERS, SCHEDULES
 from benchmarks.field_case import Answer, Case, QuantileLaw
+from benchmarks.peers.field_peers import PEERS, SCHEDULES
 from benchmarks.region_trial import fitted, groups_of, parts_of, prepare, split
 from benchmarks.script import Figures, parser
 from geogp.evaluation.baseline import quarter_baseline

@@ -16,9 +16,9 @@ import msgspec
 import numpy as np
 
 from benchmarks.accuracy.field import SPLITS
-from benchmarks.accuracy.field_peers import KRIGED_ROWS, PEERS
-from benchmarks.accuracy.gpboost_peer import COVARIANCE_ROWS
 from benchmarks.markdown import mean_and_error, plus_minus, table
+from benchmarks.peers.field_peers import KRIGED_ROWS, PEERS
+from benchmarks.peers.gpboost_peer import COVARIANCE_ROWS
 from benchmarks.script import Figures, parser, write_results
 from geogp.errors import DataError
 from geogp.evaluation.simultaneous_coverage import TOLERANCE, Check, ClassReport, class_reports

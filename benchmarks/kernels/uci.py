@@ -27,7 +27,7 @@ import torch
 import geogp
 from benchmarks.kernels.heavier_tails import student_tails, with_student_tails
 from benchmarks.number_tables import Table
-from benchmarks.peers import PEERS, fit_peer, predict_peer
+from benchmarks.peers.sparse_gps import PEERS, fit_peer, predict_peer
 from benchmarks.script import Figures, kept, parser, say
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError

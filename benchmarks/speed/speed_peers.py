@@ -15,7 +15,7 @@ import torch
 from linear_operator import settings as linear_settings
 from torch import Tensor, nn
 
-from benchmarks.peers import SparseGP
+from benchmarks.peers.sparse_gps import SparseGP
 
 Run = Callable[[], None]
 Batch = Callable[[], tuple[Tensor, Tensor]]

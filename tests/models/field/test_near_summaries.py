@@ -8,7 +8,7 @@ from benchmark_scripts import load
 
 from geogp.models.field import near_summaries as near
 
-kriging = load("accuracy.local_kriging")
+kriging = load("peers.local_kriging")
 
 
 def _rows(n: int, seed: int = 0) -> "near.Measurements":

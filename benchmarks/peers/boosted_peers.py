@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.accuracy.local_kriging import fit_covariance
 from benchmarks.field_case import Answer, Case
+from benchmarks.peers.local_kriging import fit_covariance
 from benchmarks.script import Floats
 from geogp.distributions.prediction import Prediction
 from geogp.models.field.near_summaries import (

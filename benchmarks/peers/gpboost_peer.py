@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.accuracy.boosted_peers import counts_of, errors_of, weights_of, with_law
 from benchmarks.field_case import Answer, Case
+from benchmarks.peers.boosted_peers import counts_of, errors_of, weights_of, with_law
 from benchmarks.script import Floats
 from geogp.models.field.predictive_law import fit_law
 from geogp.models.process.data import Data

@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from sklearn.model_selection import KFold, cross_val_predict
 
-from benchmarks.accuracy.boosted_peers import boosted_with_neighbours
-from benchmarks.accuracy.gpboost_peer import boosted_process
 from benchmarks.field_case import LEVELS, Answer, Case, QuantileLaw
-from benchmarks.peers import fit_peer, predict_peer
+from benchmarks.peers.boosted_peers import boosted_with_neighbours
+from benchmarks.peers.gpboost_peer import boosted_process
+from benchmarks.peers.sparse_gps import fit_peer, predict_peer
 from benchmarks.script import Floats
 from geogp.distributions.prediction import Prediction
 from geogp.models.field.predictive_law import Errors, fit_law

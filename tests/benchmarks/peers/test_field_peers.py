@@ -10,7 +10,7 @@ from scipy import stats
 
 from geogp.models.process.data import Data
 
-peers = load("accuracy.field_peers")
+peers = load("peers.field_peers")
 STRONG = ("lightgbm-neighbours", "lightgbm-devices", "lightgbm-kriging")
 LEVELS, QuantileLaw = peers.LEVELS, peers.QuantileLaw
 
