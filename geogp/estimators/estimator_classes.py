@@ -58,6 +58,12 @@ class FieldGP(SpatialGP):
         Column with the name of the provider of each measurement. All providers share one fit: f and
         g have a part that all providers share, and a part of each provider. `joint` knows the
         covariances between providers.
+    error_variance
+        Column with the known variance of the error of each measurement, in the squared unit of the
+        measurements, for instruments of known precision. `fit` estimates further noise that all
+        measurements have. `predict_distribution` adds the known variance if a table has this
+        column; it predicts a measurement without a known error otherwise. Needs an exact process.
+        It is not the `sample_weight` of other libraries, which has no unit.
     validation
         Rows on which the best epoch and the shape of the predictive distribution are chosen:
         ``blocks`` (all rows in a tenth of the square cells of the map), ``random`` (a tenth of the
@@ -95,6 +101,7 @@ class FieldGP(SpatialGP):
     devices: str | None = None
     covariates: Sequence[str] | None = None
     provider: str | None = None
+    error_variance: str | None = None
 
     @property
     def path_(self) -> str:

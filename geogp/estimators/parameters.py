@@ -175,6 +175,7 @@ class SpatialParameters(EstimatorParameters):
     exposure: str | None = field(default=None, init=False)
     covariates: Sequence[str] | None = field(default=None, init=False)
     provider: str | None = field(default=None, init=False)
+    error_variance: str | None = field(default=None, init=False)
     alpha: float | None = field(default=None, init=False)
     beta: float | None = field(default=None, init=False)
     noise: str = field(default=NOISES[0], init=False)

@@ -29,7 +29,7 @@ class Points:
     """Coordinates, times in quarters, tests, devices and exposures of n points, each (n,).
 
     `covariates` are (n, c); `time_kind` is as in `Times`; `provider` are names, (n,). None means 1
-    for `tests` and `exposure`.
+    for `tests` and `exposure`, and 0 for `error_variance`.
     """
 
     x: Floats
@@ -41,6 +41,7 @@ class Points:
     time_kind: str | None = None
     covariates: Floats | None = None
     provider: NDArray[np.object_] | None = None
+    error_variance: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.x)
@@ -74,11 +75,12 @@ class PointColumns:
     exposure: str | None = None
     covariates: Sequence[str] | None = None
     provider: str | None = None
+    error_variance: str | None = None
 
     def read(self, X: Any) -> Points:
         """Return the points of a table or an array.
 
-        A table must contain all named columns, except the columns of tests and devices. A
+        A table must contain all named columns, except those of tests, devices and known errors. A
         GeoDataFrame of points does not need the columns x and y. The columns of an array are x, y
         and optionally time, tests and devices, in this order. Raises RequestError if a column or
         the unit of times is missing, and DataError if a value is missing or out of range.
@@ -113,7 +115,7 @@ class PointColumns:
             if names.isna().any() or (names == "").any():
                 raise DataError(f"expected a provider in each row of the column {self.provider}.")
             others["provider"] = names.astype(str).to_numpy(object)
-        for key in ("tests", "devices", "exposure"):
+        for key in ("tests", "devices", "exposure", "error_variance"):
             name = getattr(self, key)
             if name is not None and (key == "exposure" or name in table.columns):
                 others[key] = self._numbers(table, name)
@@ -134,7 +136,8 @@ class PointColumns:
         return x, y
 
     def _of_array(self, X: Any) -> Points:
-        needed = [*covariate_names(self.covariates), *filter(None, [self.provider])]
+        others = filter(None, [self.provider, self.error_variance])
+        needed = [*covariate_names(self.covariates), *others]
         if needed:
             raise RequestError(
                 f"expected a table with the columns {named(needed)}, found "
@@ -186,7 +189,9 @@ class PointColumns:
 
     def checked(self, points: Points) -> Points:
         """Return the same points; raise DataError if a coordinate or a number is out of range."""
-        for name in ("x", "y", "time", "tests", "devices", "exposure", "covariates"):
+        for name in (
+            *("x", "y", "time", "tests", "devices", "exposure", "covariates", "error_variance"),
+        ):
             values = getattr(points, name)
             if values is not None:
                 check_size(values, f"numbers in {name}")
@@ -202,6 +207,9 @@ class PointColumns:
             check_devices(points.devices, tests)
         if points.exposure is not None and not points.exposure.min() > 0:
             raise DataError(f"expected exposures above 0, found {points.exposure.min():g}.")
+        if points.error_variance is not None and points.error_variance.min() < 0:
+            least = points.error_variance.min()
+            raise DataError(f"expected error variances of 0 or more, found {least:g}.")
         return points
 
     def check_degrees(self, bounds: tuple[float, float, float, float]) -> None:

@@ -118,6 +118,11 @@ class SpatialGP(SpatialParameters):
         points = self.columns().read(X)
         if isinstance(X, pd.DataFrame):
             warn_of_absent_counts(self.columns(), points, warn)
+        if self.error_variance is not None and points.error_variance is None:
+            raise RequestError(
+                f"expected the column {self.error_variance!r} of known error variances, found a "
+                "table without it."
+            )
         target = target_of(y, len(points), warn)
         warn_of_outliers(target, warn)
         if scale is None:
@@ -154,7 +159,8 @@ class SpatialGP(SpatialParameters):
         ----------
         X
             As for `fit`. The noise depends on the number of tests of each row (by default 1) and on
-            the number of devices (by default the typical number for these tests).
+            the number of devices (by default the typical number for these tests). Known error
+            variances are added to it.
         level
             Predict the level, without the noise of measurements.
 
@@ -178,7 +184,10 @@ class SpatialGP(SpatialParameters):
         tests = 1.0 if points.tests is None else points.tests
         if level and not find_model(self.model).has_spread:
             raise RequestError(f"{self.model} does not state the uncertainty of its level.")
-        return network.predict(self.scale_.inputs(points), tests, points.devices, level=level)
+        law = network.predict(self.scale_.inputs(points), tests, points.devices, level=level)
+        if level or points.error_variance is None:
+            return law
+        return replace(law, noise_variance=law.noise_variance + points.error_variance)
 
     @checked_arguments
     def score(self, X: Any, y: ArrayLike) -> float:

@@ -139,3 +139,60 @@ def test_a_table_of_one_time_has_no_time(points):
     with pytest.warns(UserWarning, match="all rows have the same time"):
         model = FieldGP(**PLAIN, time="date").fit(same, same.value)
     assert model.network_.rows.points.shape[1] == 2
+
+
+@pytest.fixture(scope="module")
+def instruments():
+    """A smooth field measured by good and by bad instruments, with the field's true values."""
+    random = np.random.default_rng(4)
+    table = pd.DataFrame(random.uniform(0, 100, (300, 2)), columns=["east", "north"])
+    truth = np.sin(0.06 * table["east"]) + np.sin(0.045 * table["north"] + 1)
+    sd = np.where(random.random(300) < 0.5, 0.05, 0.8)
+    return table.assign(known=sd**2), truth + sd * random.standard_normal(300), truth
+
+
+@pytest.fixture(scope="module")
+def informed(instruments):
+    table, values, _ = instruments
+    return FieldGP(**PLAIN, error_variance="known").fit(table[:150], values[:150])
+
+
+def test_known_errors_make_the_level_better(instruments, informed):
+    table, values, truth = instruments
+    unaware = FieldGP(**PLAIN).fit(table[:150], values[:150])
+    errors = [
+        np.sqrt(np.mean(np.square(model.predict(table[150:]) - truth[150:])))
+        for model in (unaware, informed)
+    ]
+    assert errors[1] < 0.08
+    assert errors[0] > 0.12
+    # There is no other noise.
+    law = informed.predict_distribution(table[["east", "north"]])
+    assert law.noise_variance.max() < 0.02
+
+
+def test_a_prediction_has_the_error_that_its_table_knows(instruments, informed, tmp_path):
+    table, values, _ = instruments
+    law = informed.predict_distribution(table[150:])
+    plain = informed.predict_distribution(table[150:].drop(columns="known"))
+    np.testing.assert_allclose(law.noise_variance - plain.noise_variance, table["known"][150:])
+    lower, upper = law.interval(0.95)
+    assert 0.9 < np.mean((lower < values[150:]) & (values[150:] < upper)) <= 1
+    informed.save(tmp_path / "known.safetensors")
+    again = load_model(tmp_path / "known.safetensors")
+    np.testing.assert_allclose(again.predict(table), informed.predict(table), rtol=1e-6)
+    level = informed.predict_distribution(table[150:], level=True)
+    assert not level.noise_variance.any()
+
+
+def test_known_errors_that_cannot_be_used_are_refused(instruments):
+    table, values, _ = instruments
+    model = FieldGP(**PLAIN, error_variance="known")
+    with pytest.raises(RequestError, match="column 'known' of known error variances"):
+        model.fit(table.drop(columns="known"), values)
+    with pytest.raises(DataError, match="expected error variances of 0 or more, found -1"):
+        model.fit(table.assign(known=-1.0), values)
+    with pytest.raises(RequestError, match="known error variances need an exact process"):
+        FieldGP(**PLAIN, error_variance="known", epochs=1).fit(table, values)
+    with pytest.raises(RequestError, match="expected a table with the columns known"):
+        model.fit(table.to_numpy(), values)

@@ -9,6 +9,7 @@ from time import monotonic
 import torch
 
 from geogp.choices import AVERAGE
+from geogp.errors import RequestError
 from geogp.models.catalogue.build import Scaling, build, without_constants
 from geogp.models.exact.exact_process import MOST_EXACT_ROWS, fit_exact
 from geogp.models.fitting.few_rows import (
@@ -97,6 +98,12 @@ class FitPlan:
         spare = len(known.y) - len(self.sizes.covariates)
         if self.exact and single and MIN_PLACES <= spare <= MOST_EXACT_ROWS:
             return self._fit_exact(known, warn)
+        if known.errors.any():
+            raise RequestError(
+                f"known error variances need an exact process, which is fitted to {MIN_PLACES:,} "
+                f"to {MOST_EXACT_ROWS:,} single measurements, without epochs=, rank=, batch= and "
+                f"provider=; found {len(known.y):,} rows."
+            )
         few = averages and are_few(known)
         if few:
             check_places(known)

@@ -60,9 +60,10 @@ class Covariance:
                                                          and Posa 2001),
 
     and C = 1 for a row with itself: λ is the share of the nugget, which is the noise. θ is rho, a,
-    b and logit λ, if nested also logit g and log q, and with time also log τ, log u and log v. a
-    and b are 0 if the field has the same range in all directions; the logarithms of the ranges in
-    east and north differ by 2 a.
+    b and logit λ, if nested also logit g and log q, with time also log τ, log u and log v, and
+    with a `sill` the logarithm of the variance of a row, on which C does not depend. a and b are 0
+    if the field has the same range in all directions; the logarithms of the ranges in east and
+    north differ by 2 a.
 
     `smoothness`: 1/2, 3/2 or 5/2.
     `width`, `duration`: largest extent of the rows in space and in time; 0 without time.
@@ -72,6 +73,7 @@ class Covariance:
     width: float
     duration: float = 0.0
     nested: bool = False
+    sill: bool = False
 
     @property
     def form(self) -> tuple[float, bool]:
@@ -85,13 +87,15 @@ class Covariance:
             [math.log(0.3 * self.width), 0.0, 0.0, -1.0]
             + self.nested * [-1.0, -2.0]
             + (self.duration > 0) * [math.log(0.3 * self.duration or 1.0), 0.0, -1.0]
+            + self.sill * [0.0]
         )
 
     @property
     def spread(self) -> Floats:
         """Standard deviations of the normal prior of θ."""
         in_time = (self.duration > 0) * [1.5, 1.5, 1.5]
-        return np.array([1.5, 0.7, 0.7, 3.0] + self.nested * [1.5, 0.7] + in_time)
+        in_space = [1.5, 0.7, 0.7, 3.0] + self.nested * [1.5, 0.7]
+        return np.array(in_space + in_time + self.sill * [1.5])
 
     @property
     def bounds(self) -> list[tuple[float, float]]:
@@ -119,7 +123,7 @@ class Covariance:
         return self._derived(theta, lags)[0]
 
     def slopes(self, theta: Floats, lags: Lags) -> list[Tensor]:
-        """Return the derivative of C by each entry of θ, for pairs of different rows."""
+        """Return the derivative of C by each entry of θ but a sill, for different rows."""
         total, by_space, others = self._derived(theta, lags)
         of_space = [by_space * _quadratic(matrix, lags) for matrix in _metric(*theta[:NUGGET])[1]]
         return [*of_space, -nugget(theta) * total, *others]
@@ -127,7 +131,7 @@ class Covariance:
     def _derived(self, theta: Floats, lags: Lags) -> tuple[Tensor, Tensor, list[Tensor]]:
         """Return C, its derivative by the squared distance, and those by the entries after λ."""
         share = 1 - nugget(theta)
-        others = theta[NUGGET + 1 :].tolist()
+        others = theta[NUGGET + 1 : len(theta) - self.sill].tolist()
         squared = _quadratic(_metric(*theta[:NUGGET])[0], lags)
         h = squared.clamp_(min=0).add_(LEAST).sqrt_()
         in_space, by_square = _matern(h, self.smoothness)

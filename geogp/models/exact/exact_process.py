@@ -187,6 +187,7 @@ class ExactProcess(Model):
     def state_dict(self) -> dict[str, Tensor]:
         """Return the tensors of the saved process, by name."""
         rows, points = self.mixture.rows, self.mixture.points
+        errors = {} if rows.errors is None else {"exact.errors": rows.errors}
         laws = [point.kriging for point in points]
         return {
             "exact.points": rows.points,
@@ -198,24 +199,28 @@ class ExactProcess(Model):
             "y_mean": self.y_mean,
             "y_sd": self.y_sd,
             "law_tail": torch.tensor(self.law.most_tail, dtype=DOUBLE),
-        } | {f"law_{name}": torch.as_tensor(getattr(self.law, name)) for name in LAW}
+            **{f"law_{name}": torch.as_tensor(getattr(self.law, name)) for name in LAW},
+            **errors,
+        }
 
     @classmethod
     @precision(options.DOUBLE)
     def restored(cls, name: str, architecture: Architecture, tensors: Mapping[str, Tensor]) -> Self:
         """Return the process of the tensors of `state_dict`; ValueError if they do not fit."""
-        rows = ExactRows(*(tensors[f"exact.{part}"] for part in ("points", "trend", "y")))
+        points, trend, y = (tensors[f"exact.{part}"] for part in ("points", "trend", "y"))
+        rows = ExactRows(points, trend, y, tensors.get("exact.errors"))
         theta, weights = (tensors[f"exact.{part}"].cpu().numpy() for part in ("theta", "weights"))
         forms = tensors["exact.form"].tolist()
         if not (len(weights) == len(forms) > 0 and (weights > 0).all()):
             raise ValueError("expected weights above 0, one for each form")
         if not set(forms) <= set(range(len(FORMS))):
             raise ValueError(f"expected forms from 0 to {len(FORMS) - 1}, found {forms}")
-        laws = [Covariance(FORMS[k][0], *rows.extent, FORMS[k][1]) for k in forms]
+        sill = rows.errors is not None
+        laws = [Covariance(FORMS[k][0], *rows.extent, FORMS[k][1], sill) for k in forms]
         ends = np.cumsum([len(law.centre) for law in laws])
         if ends[-1] != len(theta):
             raise ValueError(f"expected {ends[-1]} parameters, found {len(theta)}")
-        points = [
+        averaged = [
             WeightedKriging(float(weight), kriging(law, own, rows))
             for weight, law, own in zip(weights, laws, np.split(theta, ends[:-1]), strict=True)
         ]
@@ -226,7 +231,7 @@ class ExactProcess(Model):
             architecture=architecture,
             y_mean=tensors["y_mean"],
             y_sd=tensors["y_sd"],
-            mixture=KrigingMixture(rows, points),
+            mixture=KrigingMixture(rows, averaged),
             law=law,
         )
 
@@ -305,7 +310,8 @@ def fit_exact(
     y = torch.as_tensor((data.y - mean) / sd).to(device)
     n = len(data.y)
     refuse_above(WORD * SQUARES * n**2, f"an exact process of {n:,} rows", "Give epochs=.", device)
-    rows = ExactRows(*placed(architecture, data.x, device), y)
+    errors = torch.as_tensor(data.errors / sd**2).to(device) if data.errors.any() else None
+    rows = ExactRows(*placed(architecture, data.x, device), y, errors)
     process = ExactProcess(
         name=name,
         architecture=architecture,

@@ -40,11 +40,13 @@ class ExactRows:
     `points`: east and north in km, and the time in quarters if the rows have times, (n, 2 or 3).
     `trend`: columns of the linear trend, (n, p); the first is 1.
     `y`: standardised targets, (n,).
+    `errors`: known variances of the errors of `y`, (n,), or None.
     """
 
     points: Tensor
     trend: Tensor
     y: Tensor
+    errors: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -52,7 +54,8 @@ class ExactRows:
     def at(self, numbers: NDArray[np.intp]) -> "ExactRows":
         """Return some of the rows."""
         chosen = torch.as_tensor(numbers, device=self.y.device)
-        return ExactRows(self.points[chosen], self.trend[chosen], self.y[chosen])
+        errors = None if self.errors is None else self.errors[chosen]
+        return ExactRows(self.points[chosen], self.trend[chosen], self.y[chosen], errors)
 
     @property
     def extent(self) -> tuple[float, float]:
@@ -69,7 +72,8 @@ class Kriging:
     With R the correlation matrix of the rows, X their trend and p its columns, β has a flat prior
     (up to `RIDGE`), and s² a prior proportional to 1 / s². Then
     β = (X' R^(-1) X)^(-1) X' R^(-1) y, and
-    s² = |R^(-1/2) (y - X β)|² / (n - p) (Handcock and Stein 1993).
+    s² = |R^(-1/2) (y - X β)|² / (n - p) (Handcock and Stein 1993). With known variances of errors,
+    s² is an entry of θ, and R contains these variances divided by s².
 
     `W`: L^(-1), (n, n), with R = L L'. `basis`: W X. `inner`: factor of X' R^(-1) X.
     `residual`: W (y - X β). `sill`: s². `log_evidence`: log density of θ given the rows, up to
@@ -95,6 +99,8 @@ class Kriging:
     @property
     def variance(self) -> float:
         """Variance of a standardised measurement, which also contains that s² is uncertain."""
+        if self.covariance.sill:
+            return self.sill
         return self.sill * self.freedom / max(self.freedom - 2, 1)
 
     @property
@@ -125,8 +131,7 @@ class Kriging:
 
     def left_out(self) -> tuple[Tensor, Tensor]:
         """Return mean and variance of each row given the other rows, (n,) each (Dubrule 1983)."""
-        own = self.W.square().sum(0)
-        precision = torch.maximum(own - self.trend_error.square().sum(0), JITTER * own)
+        precision = self._precision()
         return self.rows.y - self._solved_residual() / precision, self.variance / precision
 
     def slopes(self) -> tuple[Floats, Floats]:
@@ -141,6 +146,9 @@ class Kriging:
         prior:
 
             I_kl = c' R_k P R_l c / (2 s²) - (c' R_k c) (c' R_l c) / (2 (n - p) s⁴) + Λ_kl.
+
+        If s² is an entry of θ, it is not integrated out, and the second term is 0; its R_k is R
+        without the known variances.
         """
         points, n = self.rows.points, len(self.rows)
         c = self._solved_residual()
@@ -160,12 +168,24 @@ class Kriging:
                 gradient[k] += float(torch.dot(weights.flatten(), slope.flatten()))
                 moved[k, rows] += slope @ c[upto]
                 moved[k, before] += slope[:, before].T @ c[rows]
+        errors = self.rows.errors
+        if errors is not None:
+            known = errors / self.sill
+            moved[-1] = self.rows.y - self.rows.trend @ self.beta - known * c
+            trace = self.freedom - float(known @ self._precision())
+            gradient[-1] += float(c @ moved[-1]) / (2 * self.sill) - trace / 2
         white = self.W @ moved.T
         rest = self.trend_error @ moved.T
-        own = moved @ c
         information = white.T @ white - rest.T @ rest
-        information -= torch.outer(own, own) / (self.freedom * self.sill)
+        if errors is None:
+            own = moved @ c
+            information -= torch.outer(own, own) / (self.freedom * self.sill)
         return gradient, information.cpu().numpy() / (2 * self.sill) + prior_precision
+
+    def _precision(self) -> Tensor:
+        """Return the diagonal of P, (n,)."""
+        own = self.W.square().sum(0)
+        return torch.maximum(own - self.trend_error.square().sum(0), JITTER * own)
 
     def _solved_residual(self) -> Tensor:
         """Return P y, (n,)."""
@@ -195,6 +215,8 @@ def kriging(covariance: Covariance, theta: Floats, rows: ExactRows) -> Kriging:
     With β and s² integrated out, the log evidence is
 
         log p(θ | y) = log p(θ) - log |R|/2 - log |X' R^(-1) X|/2 - (n - p)/2 log((n - p) s²).
+
+    If s² is an entry of θ, the last term is -(n - p)/2 log s² - |R^(-1/2) (y - X β)|²/(2 s²).
     """
     n, p = rows.trend.shape
     # Only the lower triangle is used.
@@ -203,6 +225,8 @@ def kriging(covariance: Covariance, theta: Floats, rows: ExactRows) -> Kriging:
         lags = Lags.between(rows.points[some, None], rows.points[None, : some.stop])
         R[some, : some.stop] = covariance(theta, lags)
     R.diagonal().fill_(1 + JITTER)
+    if rows.errors is not None:
+        R.diagonal().add_(rows.errors / math.exp(theta[-1]))
     W, failed = inverse_cholesky(R)
     if failed or not bool(torch.isfinite(W[-1, -1])):
         raise NumericalError("the covariances of the rows do not factorise.")
@@ -216,8 +240,13 @@ def kriging(covariance: Covariance, theta: Floats, rows: ExactRows) -> Kriging:
     residual = y - basis @ beta
     squares = max(float(residual @ residual), LEAST_SQUARES * n)
     log_determinants = float(inner.diagonal().log().sum() - W.diagonal().log().sum())
-    value = covariance.log_prior(theta) - log_determinants - (n - p) / 2 * math.log(squares)
-    sill = squares / (n - p)
+    if rows.errors is None:
+        sill = squares / (n - p)
+        log_density = -(n - p) / 2 * math.log(squares)
+    else:
+        sill = math.exp(theta[-1])
+        log_density = -(n - p) / 2 * theta[-1] - squares / (2 * sill)
+    value = covariance.log_prior(theta) - log_determinants + log_density
     return Kriging(covariance, theta, rows, W, basis, inner, beta, residual, sill, value)
 
 

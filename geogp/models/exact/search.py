@@ -112,7 +112,8 @@ def posterior(rows: ExactRows, seed: int) -> list[WeightedKriging]:
     """
     order = np.random.default_rng([seed, 11]).permutation(len(rows))
     width, duration = rows.extent
-    laws = [Covariance(nu, width, duration, nested) for nu, nested in FORMS]
+    sill = rows.errors is not None
+    laws = [Covariance(nu, width, duration, nested, sill) for nu, nested in FORMS]
     starts = {law: law.starts() for law in laws}
     sizes = [size for size in SUBSETS if size < 0.7 * len(rows)]
     for size in [*sizes, len(rows)]:

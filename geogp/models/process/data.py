@@ -10,7 +10,7 @@ from geogp.models.numerics.arrays import as_floats, check_devices
 
 Floats = NDArray[np.float64]
 
-FIELDS = ("x", "y", "tests", "devices", "groups")
+FIELDS = ("x", "y", "tests", "devices", "groups", "errors")
 """Names of the arrays of `Data`, in order."""
 
 
@@ -23,9 +23,12 @@ class Data:
     `groups`: the number of each row's group, (n,); by default each row is a group of its own. To
         estimate the errors of training rows, each row is predicted without the rows of its group.
         All rows at a place must be in the same group.
+    `errors`: known variance of the error of each target, (n,), in addition to noise that is
+        estimated; 0 by default.
 
     Raises DataError if shapes do not agree, there are no rows, a value is not a finite real number,
-    a number of tests or devices is below 1, or a row has more devices than tests.
+    a number of tests or devices is below 1, a row has more devices than tests, or a variance is
+    below 0.
     """
 
     x: Floats
@@ -33,6 +36,7 @@ class Data:
     tests: Floats = None  # type: ignore[assignment]
     devices: Floats = None  # type: ignore[assignment]
     groups: NDArray[np.int64] = None  # type: ignore[assignment]
+    errors: Floats = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "x", as_floats(self.x, "inputs"))
@@ -43,8 +47,9 @@ class Data:
                 "expected inputs of shape (n, d) and targets of shape (n,) with n >= 1, found "
                 f"{self.x.shape} and {self.y.shape}."
             )
-        self._take_counts("tests", np.ones(n))
-        self._take_counts("devices", self.tests)
+        self._take_numbers("tests", np.ones(n), 1)
+        self._take_numbers("devices", self.tests, 1)
+        self._take_numbers("errors", np.zeros(n), 0)
         check_devices(self.devices, self.tests)
         groups = np.arange(n) if self.groups is None else np.asarray(self.groups)
         if groups.shape != (n,) or groups.dtype.kind not in "iu":
@@ -74,12 +79,12 @@ class Data:
         pairs = ((getattr(first, name), getattr(second, name)) for name in FIELDS)
         return Data(*map(np.concatenate, pairs))
 
-    def _take_counts(self, name: str, default: Floats) -> None:
-        values = getattr(self, name)
-        counts = as_floats(default if values is None else values, name)
-        object.__setattr__(self, name, counts)
-        if counts.shape != self.y.shape or (counts < 1).any():
+    def _take_numbers(self, name: str, default: Floats, least: int) -> None:
+        given = getattr(self, name)
+        values = as_floats(default if given is None else given, name)
+        object.__setattr__(self, name, values)
+        if values.shape != self.y.shape or (values < least).any():
             raise DataError(
-                f"expected {len(self.y)} numbers of {name}, each 1 or more, found shape "
-                f"{counts.shape}{' and numbers below 1' if (counts < 1).any() else ''}."
+                f"expected {len(self.y)} numbers of {name}, each {least} or more, found shape "
+                f"{values.shape}{f' and numbers below {least}' if (values < least).any() else ''}."
             )

@@ -91,13 +91,15 @@ def test_the_evidence_is_an_integral_over_trend_and_variance():
     assert found == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.fixture(params=[(False, 1), (False, 3), (True, 2)], ids=str)
+@pytest.fixture(
+    params=[(False, 1, False), (False, 3, False), (True, 2, False), (False, 2, True)], ids=str
+)
 def solved(request):
-    """Kriging of rows with or without time, and with a trend."""
-    time, trend = request.param
-    rows = make_rows(40, time=time, trend=trend)
-    theta = np.array([*THETA, *([0.5, 0.1, -0.4] if time else [])])
-    return kriging(Covariance(1.5, *rows.extent, nested=True), theta, rows)
+    """Kriging of rows with or without time and known errors, and with a trend."""
+    time, trend, known = request.param
+    rows = make_rows(40, time=time, trend=trend, known=known)
+    theta = np.array([*THETA, *([0.5, 0.1, -0.4] if time else []), *([0.3] if known else [])])
+    return kriging(Covariance(1.5, *rows.extent, nested=True, sill=known), theta, rows)
 
 
 def test_the_evidence_has_its_gradient(solved):
@@ -111,24 +113,25 @@ def test_the_evidence_has_its_gradient(solved):
 
 
 def test_the_information_is_that_of_dense_matrices(solved):
-    """With R as a dense matrix, its derivatives by differences, and P by an inverse."""
+    """With R, or V if errors are known, its derivatives by differences, and P by an inverse."""
     law, rows = solved.covariance, solved.rows
     lags = Lags.between(rows.points[:, None], rows.points[None])
 
     def dense_of(theta):
         R = law(theta, lags).numpy()
         np.fill_diagonal(R, 1.0)
-        return R
+        return np.exp(theta[-1]) * R + np.diag(rows.errors) if law.sill else R
 
     steps = 1e-5 * np.eye(len(solved.theta))
     slopes = [(dense_of(solved.theta + h) - dense_of(solved.theta - h)) / 2e-5 for h in steps]
     inverse, X = np.linalg.inv(dense_of(solved.theta)), rows.trend.numpy()
     P = inverse - inverse @ X @ np.linalg.inv(X.T @ inverse @ X) @ X.T @ inverse
     c, freedom = P @ rows.y.numpy(), len(rows) - X.shape[1]
-    variance = rows.y.numpy() @ c / freedom
+    variance = 1.0 if law.sill else rows.y.numpy() @ c / freedom
     moved = np.array([slope @ c for slope in slopes])
     expected = moved @ P @ moved.T / (2 * variance)
-    expected -= np.outer(moved @ c, moved @ c) / (2 * freedom * variance**2)
+    if not law.sill:
+        expected -= np.outer(moved @ c, moved @ c) / (2 * freedom * variance**2)
     expected += np.diag(1 / law.spread**2)
     np.testing.assert_allclose(solved.slopes()[1], expected, rtol=1e-4, atol=1e-5)
 
@@ -136,7 +139,6 @@ def test_the_information_is_that_of_dense_matrices(solved):
 def test_the_information_is_that_of_many_draws():
     """Its mean over draws of the process is the expected information, a trace."""
     rows, random = make_rows(60), np.random.default_rng(5)
-    start = kriging(LAW, THETA, rows)
     root = np.linalg.cholesky(dense(rows)[0])
     draws = [
         kriging(LAW, THETA, replace(rows, y=torch.as_tensor(root @ z))).slopes()
@@ -150,7 +152,35 @@ def test_the_information_is_that_of_many_draws():
     np.testing.assert_allclose(
         np.diag(information.mean(0) - precision), gradients.var(0), rtol=0.25, atol=0.02
     )
-    assert start.slopes()[1].shape == (6, 6)
+
+
+def test_known_errors_have_the_density_and_predictions_of_dense_matrices():
+    rows, new = make_rows(30, trend=2, known=True), make_rows(5, seed=1, trend=2)
+    law = Covariance(1.5, 10.0, sill=True)
+    theta = np.array([*THETA[:4], 0.4])
+    solved, s2 = kriging(law, theta, rows), np.exp(0.4)
+    places, X, y = rows.points.numpy(), rows.trend.numpy(), rows.y.numpy()
+    share = 1 - nugget(theta)
+    V = s2 * (share * correlation(places, places, theta[:4], 1.5) + (1 - share) * np.eye(30))
+    inverse = np.linalg.inv(V + np.diag(rows.errors))
+    beta = np.linalg.solve(X.T @ inverse @ X, X.T @ inverse @ y)
+    residual = y - X @ beta
+    log_density = np.linalg.slogdet(inverse)[1] - np.linalg.slogdet(X.T @ inverse @ X)[1]
+    log_density = (log_density - residual @ inverse @ residual) / 2 + law.log_prior(theta)
+    assert solved.log_evidence == pytest.approx(log_density, abs=1e-5)
+    k = s2 * share * correlation(places, new.points.numpy(), theta[:4], 1.5)
+    rest = new.trend.numpy().T - X.T @ inverse @ k
+    mean, variance = solved.field(new.points, new.trend)
+    np.testing.assert_allclose(mean, new.trend.numpy() @ beta + k.T @ inverse @ residual, rtol=1e-6)
+    expected = s2 * share - np.einsum("ij,ij->j", k, inverse @ k)
+    expected += np.einsum("ij,ij->j", rest, np.linalg.solve(X.T @ inverse @ X, rest))
+    np.testing.assert_allclose(variance, expected, rtol=1e-6)
+    own_mean, own = solved.left_out()
+    others = kriging(law, theta, rows.at(np.arange(1, 30)))
+    mean, field = others.field(rows.points[:1], rows.trend[:1])
+    assert float(own_mean[0]) == pytest.approx(float(mean[0]), rel=1e-6)
+    known = float(field[0]) + others.noise + float(rows.errors[0])
+    assert float(own[0]) == pytest.approx(known, rel=1e-6)
 
 
 def test_chunks_do_not_change_the_evidence_and_its_slopes(monkeypatch, solved):
