@@ -136,8 +136,9 @@ def ordinary_kriging(place: Floats, value: Floats, new: Floats, _seed: int) -> g
     for kind in (gstools.Exponential, gstools.Spherical):
         model = kind(dim=2, len_scale=0.2 * width)
         some = pairs > 0
+        weights = np.sqrt(pairs[some])
         score = model.fit_variogram(
-            middle[some], gamma[some], nugget=True, return_r2=True, weights=np.sqrt(pairs[some])
+            middle[some], gamma[some], return_r2=True, weights=weights, max_eval=100_000
         )[2]
         fitted.append((score, model))
     best = max(fitted, key=lambda each: each[0])[1]

@@ -519,6 +519,46 @@ MUTANTS = [
         ),
     ),
     *_of(
+        "models/exact/covariance",
+        "models/exact/test_covariance",
+        noise_that_raises_correlations=("-nugget(theta) * total", "nugget(theta) * total"),
+        ranges_that_are_not_nested=("(h / -q).exp_()", "(h / -1.0).exp_()"),
+        time_without_its_own_part=("scale * v * in_time", "0 * scale * in_time"),
+    ),
+    *_of(
+        "models/exact/kriging",
+        "models/exact/test_kriging",
+        rows_paired_with_themselves=("weights.tril_(rows.start - 1)", "weights.tril_(rows.start)"),
+        trend_that_is_certain=("weights += self.trend_error", "weights += 0 * self.trend_error"),
+        half_of_the_pairs=("moved[k, before] += slope", "moved[k, before] += 0 * slope"),
+        certain_variance=("max(self.freedom - 2, 1)", "max(self.freedom, 1)"),
+        errors_that_are_not_known=(
+            "trace = self.freedom - float(known @",
+            "trace = self.freedom - 0 * float(known @",
+        ),
+    ),
+    *_of(
+        "models/exact/search",
+        "models/exact/test_search",
+        points_too_near=("math.sqrt(size + 1) * corners", "math.sqrt(size) * corners"),
+        steps_against_the_gradient=("best.theta + 0.5**k * step", "best.theta - 0.5**k * step"),
+        forms_of_any_evidence=("> most - LEAST_LIKELY", "> most - 1e6"),
+    ),
+    *_of(
+        "models/exact/mixture",
+        "models/exact/test_exact_process",
+        points_that_agree=(
+            "field = (square - mean.square()).clamp(min=least)",
+            "field = self.averaged(lambda one: one.field(places, trend)[1])",
+        ),
+        errors_of_the_rows_themselves=("own[~own.any(1), -1] = True", "own[:, -1] = True"),
+    ),
+    *_of(
+        "models/exact/exact_process",
+        "estimators/test_field_exact",
+        errors_in_another_unit=("data.errors / sd**2", "data.errors / sd"),
+    ),
+    *_of(
         "models/field/home",
         "models/field/test_home",
         error_that_grows_from_the_start=("np.square(1 - self", "(1 - self"),

@@ -22,25 +22,26 @@ def fitted(points):
     return FieldGP(**PLAIN, time="date").fit(points, points.value)
 
 
-@pytest.mark.filterwarnings("ignore:.* training rows for .* weights", "ignore:60 rows at .* few")
 @pytest.mark.parametrize(
-    ("settings", "path"),
+    ("settings", "exact"),
     [
-        ({}, "exact"),
-        ({"preset": "standard"}, "exact"),
-        ({"epochs": 1}, "basis"),
-        ({"rank": 8}, "basis"),
-        ({"batch": 32}, "basis"),
-        ({"tests": "tests"}, "basis"),
+        ({}, True),
+        ({"preset": "standard"}, True),
+        ({"epochs": 1}, False),
+        ({"rank": 8}, False),
+        ({"batch": 32}, False),
+        ({"tests": "tests"}, False),
     ],
 )
-def test_rows_and_settings_decide_the_path(settings, path, points):
-    assert FieldGP(**PLAIN, **settings).fit(points[:60], points.value[:60]).path_ == path
+def test_settings_decide_the_path(settings, exact, fitted):
+    assert FieldGP(**PLAIN, **settings).plan(fitted.scale_, 60).exact == exact
+    assert fitted.path_ == "exact"
 
 
-@pytest.mark.filterwarnings("ignore:.* training rows for .* weights", "ignore:60 rows at .* few")
+@pytest.mark.filterwarnings("ignore:.* training rows for .* weights")
 def test_many_rows_are_fitted_by_a_basis(points, monkeypatch):
     monkeypatch.setattr("geogp.models.catalogue.fit_plan.MOST_EXACT_ROWS", 59)
+    monkeypatch.setattr("geogp.models.catalogue.fit_plan.are_few", lambda _: False)
     assert FieldGP(**PLAIN).fit(points[:60], points.value[:60]).path_ == "basis"
 
 
@@ -139,6 +140,37 @@ def test_a_table_of_one_time_has_no_time(points):
     with pytest.warns(UserWarning, match="all rows have the same time"):
         model = FieldGP(**PLAIN, time="date").fit(same, same.value)
     assert model.network_.rows.points.shape[1] == 2
+
+
+@pytest.fixture(scope="module")
+def stations():
+    """Eight stations with 60 weeks, of which the first lacks 20, and the weeks after these."""
+    random, weeks = np.random.default_rng(0), np.arange(66)
+    places = random.uniform(0, 100, (8, 2))
+    in_space = np.exp(-np.linalg.norm(places[:, None] - places[None], axis=2) / 60)
+    in_time = np.exp(-abs(weeks[:, None] - weeks) / 8)
+    roots = (np.linalg.cholesky(part) for part in (in_space, in_time))
+    space, time = roots
+    field = space @ random.standard_normal((8, 66)) @ time.T
+    rows = {"east": places[:, 0].repeat(66), "north": places[:, 1].repeat(66)}
+    rows |= {"week": np.tile(weeks, 8), "field": field.ravel()}
+    return pd.DataFrame(rows).assign(value=field.ravel() + 0.2 * random.standard_normal(8 * 66))
+
+
+def test_few_stations_fill_the_gaps_of_others_and_forecast(stations):
+    gap = (stations["east"] == stations["east"][0]) & stations["week"].between(20, 39)
+    known = stations[~gap & (stations["week"] < 60)]
+    model = FieldGP(**PLAIN, time="week", time_unit="week").fit(known, known["value"])
+    assert model.path_ == "exact"
+    for asked, worst in ((stations[gap], 0.85), (stations[stations["week"] >= 60], 1.0)):
+        law = model.predict_distribution(asked)
+        error = law.mean - asked["value"]
+        assert np.sqrt(np.mean(np.square(error))) < worst * known["value"].std()
+        lower, upper = law.interval(0.95)
+        assert np.mean((lower < asked["value"]) & (asked["value"] < upper)) > 0.85
+    few = known[known["east"].isin(known["east"].unique()[1:4])]
+    with pytest.raises(DataError, match="at 4 places or more, found 180 rows at 3 places"):
+        model.fit(few, few["value"])
 
 
 @pytest.fixture(scope="module")

@@ -32,6 +32,9 @@ from geogp.models.process.process import Process
 Tell = Callable[[str], None]
 """Receives a message."""
 
+STATIONS = 4
+"""Smallest number of places of an exact process, whose intervals need no rows at other places."""
+
 
 @dataclass(frozen=True)
 class FitPlan:
@@ -130,7 +133,7 @@ class FitPlan:
 
     def _fit_exact(self, rows: Data, warn: Tell | None) -> tuple[Model, FitState]:
         """Fit an exact process to all rows; raise the errors of `fit`."""
-        check_places(rows)
+        check_places(rows, STATIONS)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             sizes = without_constants(rows.x, self.sizes)

@@ -56,12 +56,12 @@ def are_few(data: Data) -> bool:
     return len(data.y) < FEW_ROWS or count_places(data) < FEW_PLACES
 
 
-def check_places(data: Data) -> None:
-    """Raise DataError if the rows are at fewer than `MIN_PLACES` places."""
+def check_places(data: Data, least: int = MIN_PLACES) -> None:
+    """Raise DataError if the rows are at fewer than `least` places."""
     places = count_places(data)
-    if places < MIN_PLACES:
+    if places < least:
         raise DataError(
-            f"expected measurements at {MIN_PLACES} places or more, found {len(data.y)} rows at "
+            f"expected measurements at {least} places or more, found {len(data.y)} rows at "
             f"{places} places. These are too few for prediction intervals. Choose more quarters or "
             f"a larger region."
         )
