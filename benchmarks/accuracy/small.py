@@ -44,7 +44,7 @@ SPLITS = ("random", "blocks")
 """How the rows of a classic set are divided."""
 
 SMOOTHNESS = (0.5, 1.5, 2.5)
-"""Smoothness of the simulated fields; each second one has ranges that differ three times."""
+"""Smoothness of the simulated fields."""
 
 Draw = np.random.Generator
 Model = Callable[[Floats, Floats, Floats, int], geogp.Prediction]
@@ -146,8 +146,8 @@ def ordinary_kriging(place: Floats, value: Floats, new: Floats, _seed: int) -> g
     best.nugget = max(best.nugget, 1e-6 * float(np.var(value)))
     krige = gstools.krige.Ordinary(best, place.T, value, exact=False, cond_err="nugget")
     mean, variance = krige(new.T)
-    # The variance of the level; a measurement has the nugget as well.
-    return geogp.Prediction.of_moments(mean, np.maximum(variance, 0) + best.nugget)
+    # The variance of GSTools contains the nugget.
+    return geogp.Prediction.of_moments(mean, np.maximum(variance, best.nugget))
 
 
 MODELS: dict[str, Model] = {

@@ -528,7 +528,6 @@ MUTANTS = [
     *_of(
         "models/exact/kriging",
         "models/exact/test_kriging",
-        rows_paired_with_themselves=("weights.tril_(rows.start - 1)", "weights.tril_(rows.start)"),
         trend_that_is_certain=("weights += self.trend_error", "weights += 0 * self.trend_error"),
         half_of_the_pairs=("moved[k, before] += slope", "moved[k, before] += 0 * slope"),
         certain_variance=("max(self.freedom - 2, 1)", "max(self.freedom, 1)"),
@@ -542,21 +541,17 @@ MUTANTS = [
         "models/exact/test_search",
         points_too_near=("math.sqrt(size + 1) * corners", "math.sqrt(size) * corners"),
         steps_against_the_gradient=("best.theta + 0.5**k * step", "best.theta - 0.5**k * step"),
-        forms_of_any_evidence=("> most - LEAST_LIKELY", "> most - 1e6"),
     ),
     *_of(
         "models/exact/mixture",
         "models/exact/test_exact_process",
-        points_that_agree=(
-            "field = (square - mean.square()).clamp(min=least)",
-            "field = self.averaged(lambda one: one.field(places, trend)[1])",
-        ),
+        points_that_agree=("(own - mean).square() + variance", "0 * own + variance"),
         errors_of_the_rows_themselves=("own[~own.any(1), -1] = True", "own[:, -1] = True"),
     ),
     *_of(
         "models/exact/exact_process",
         "estimators/test_field_exact",
-        errors_in_another_unit=("data.errors / sd**2", "data.errors / sd"),
+        errors_in_another_unit=("known / sd**2", "known / sd"),
     ),
     *_of(
         "models/field/home",

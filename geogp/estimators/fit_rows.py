@@ -74,9 +74,8 @@ def data_of(
     tests = np.ones(len(points)) if points.tests is None else points.tests
     devices = tests if points.devices is None else points.devices
     alone = np.arange(len(points)) if groups is None else groups
-    known = points.error_variance
-    errors = np.zeros(len(points)) if known is None else known
-    return Data(scale.inputs(points), y, tests, devices, alone, errors)
+    known = np.zeros(len(points)) if points.error_variance is None else points.error_variance
+    return Data(scale.inputs(points), y, tests, devices, alone, known)
 
 
 def column_of(y: ArrayLike, warn: Tell = warn_caller) -> NDArray[Any]:

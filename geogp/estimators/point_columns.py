@@ -136,8 +136,7 @@ class PointColumns:
         return x, y
 
     def _of_array(self, X: Any) -> Points:
-        others = filter(None, [self.provider, self.error_variance])
-        needed = [*covariate_names(self.covariates), *others]
+        needed = [*covariate_names(self.covariates), *filter(None, [self.provider])]
         if needed:
             raise RequestError(
                 f"expected a table with the columns {named(needed)}, found "
@@ -189,9 +188,8 @@ class PointColumns:
 
     def checked(self, points: Points) -> Points:
         """Return the same points; raise DataError if a coordinate or a number is out of range."""
-        for name in (
-            *("x", "y", "time", "tests", "devices", "exposure", "covariates", "error_variance"),
-        ):
+        names = ("x", "y", "time", "tests", "devices", "exposure", "covariates", "error_variance")
+        for name in names:
             values = getattr(points, name)
             if values is not None:
                 check_size(values, f"numbers in {name}")

@@ -179,8 +179,8 @@ def instruments():
     """A smooth field measured by good and by bad instruments, with the field's true values."""
     random = np.random.default_rng(4)
     table = pd.DataFrame(random.uniform(0, 100, (300, 2)), columns=["east", "north"])
-    truth = np.sin(0.06 * table["east"]) + np.sin(0.045 * table["north"] + 1)
-    sd = np.where(random.random(300) < 0.5, 0.05, 0.8)
+    truth = 10 * np.sin(0.06 * table["east"]) + 10 * np.sin(0.045 * table["north"] + 1)
+    sd = np.where(random.random(300) < 0.5, 0.5, 8.0)
     return table.assign(known=sd**2), truth + sd * random.standard_normal(300), truth
 
 
@@ -197,11 +197,33 @@ def test_known_errors_make_the_level_better(instruments, informed):
         np.sqrt(np.mean(np.square(model.predict(table[150:]) - truth[150:])))
         for model in (unaware, informed)
     ]
-    assert errors[1] < 0.08
-    assert errors[0] > 0.12
+    assert errors[1] < 0.8
+    assert errors[0] > 1.2
     # There is no other noise.
     law = informed.predict_distribution(table[["east", "north"]])
-    assert law.noise_variance.max() < 0.02
+    assert law.noise_variance.max() < 0.5
+    with pytest.warns(UserWarning, match="X has no column names"):
+        array = informed.predict(table[["east", "north"]].to_numpy())
+    np.testing.assert_array_equal(array, law.median)
+
+
+def test_rows_with_huge_known_errors_change_little(instruments, informed):
+    table, values, _ = instruments
+    clear = table["known"][:150] < 1
+    wild = table[:150].assign(known=np.where(clear, table["known"][:150], 1e8))
+    noise = np.where(clear, 0, 1e4 * np.random.default_rng(1).standard_normal(150))
+    model = FieldGP(**PLAIN, error_variance="known").fit(wild, values[:150] + noise)
+    alone = FieldGP(**PLAIN, error_variance="known").fit(wild[clear], values[:150][clear])
+    laws = [each.predict_distribution(table[150:], level=True) for each in (model, alone)]
+    np.testing.assert_allclose(laws[0].mean, laws[1].mean, atol=0.5)
+    assert np.median(laws[0].sd / laws[1].sd) == pytest.approx(1, abs=0.15)
+
+
+def test_values_that_are_exactly_a_trend_are_predicted(points):
+    table = points.assign(height=np.random.default_rng(0).standard_normal(300))
+    values = 3 * table["height"] + 1
+    model = FieldGP(**PLAIN, covariates=["height"]).fit(table, values)
+    np.testing.assert_allclose(model.predict(table), values.clip(-12, 14), atol=0.5)
 
 
 def test_a_prediction_has_the_error_that_its_table_knows(instruments, informed, tmp_path):
@@ -227,5 +249,3 @@ def test_known_errors_that_cannot_be_used_are_refused(instruments):
         model.fit(table.assign(known=-1.0), values)
     with pytest.raises(RequestError, match="known error variances need an exact process"):
         FieldGP(**PLAIN, error_variance="known", epochs=1).fit(table, values)
-    with pytest.raises(RequestError, match="expected a table with the columns known"):
-        model.fit(table.to_numpy(), values)

@@ -33,7 +33,7 @@ Tell = Callable[[str], None]
 """Receives a message."""
 
 STATIONS = 4
-"""Smallest number of places of an exact process, whose intervals need no rows at other places."""
+"""Smallest number of places of an exact process, such as stations with many times each."""
 
 
 @dataclass(frozen=True)
@@ -101,11 +101,11 @@ class FitPlan:
         spare = len(known.y) - len(self.sizes.covariates)
         if self.exact and single and MIN_PLACES <= spare <= MOST_EXACT_ROWS:
             return self._fit_exact(known, warn)
-        if known.errors.any():
+        if known.error_variance.any():
             raise RequestError(
-                f"known error variances need an exact process, which is fitted to {MIN_PLACES:,} "
-                f"to {MOST_EXACT_ROWS:,} single measurements, without epochs=, rank=, batch= and "
-                f"provider=; found {len(known.y):,} rows."
+                f"known error variances need an exact process, for {MIN_PLACES:,} to "
+                f"{MOST_EXACT_ROWS:,} rows more than covariates, found {len(known.y):,} rows. It "
+                f"is not fitted with epochs=, rank=, batch=, tests=, devices= or provider=."
             )
         few = averages and are_few(known)
         if few:

@@ -61,7 +61,7 @@ class Covariance:
 
     and C = 1 for a row with itself: λ is the share of the nugget, which is the noise. θ is rho, a,
     b and logit λ, if nested also logit g and log q, with time also log τ, log u and log v, and
-    with a `sill` the logarithm of the variance of a row, on which C does not depend. a and b are 0
+    if `has_sill` the logarithm of the variance of a row, on which C does not depend. a and b are 0
     if the field has the same range in all directions; the logarithms of the ranges in east and
     north differ by 2 a.
 
@@ -73,7 +73,7 @@ class Covariance:
     width: float
     duration: float = 0.0
     nested: bool = False
-    sill: bool = False
+    has_sill: bool = False
 
     @property
     def form(self) -> tuple[float, bool]:
@@ -87,7 +87,7 @@ class Covariance:
             [math.log(0.3 * self.width), 0.0, 0.0, -1.0]
             + self.nested * [-1.0, -2.0]
             + (self.duration > 0) * [math.log(0.3 * self.duration or 1.0), 0.0, -1.0]
-            + self.sill * [0.0]
+            + self.has_sill * [0.0]
         )
 
     @property
@@ -95,7 +95,7 @@ class Covariance:
         """Standard deviations of the normal prior of θ."""
         in_time = (self.duration > 0) * [1.5, 1.5, 1.5]
         in_space = [1.5, 0.7, 0.7, 3.0] + self.nested * [1.5, 0.7]
-        return np.array(in_space + in_time + self.sill * [1.5])
+        return np.array(in_space + in_time + self.has_sill * [1.5])
 
     @property
     def bounds(self) -> list[tuple[float, float]]:
@@ -131,7 +131,7 @@ class Covariance:
     def _derived(self, theta: Floats, lags: Lags) -> tuple[Tensor, Tensor, list[Tensor]]:
         """Return C, its derivative by the squared distance, and those by the entries after λ."""
         share = 1 - nugget(theta)
-        others = theta[NUGGET + 1 : len(theta) - self.sill].tolist()
+        others = theta[NUGGET + 1 : len(theta) - self.has_sill].tolist()
         squared = _quadratic(_metric(*theta[:NUGGET])[0], lags)
         h = squared.clamp_(min=0).add_(LEAST).sqrt_()
         in_space, by_square = _matern(h, self.smoothness)
@@ -159,14 +159,14 @@ class Covariance:
 
 def nugget(theta: Floats) -> float:
     """Return the share λ of the nugget."""
-    return 1 / (1 + math.exp(-theta[NUGGET]))
+    return float(expit(theta[NUGGET]))
 
 
 @lru_cache(maxsize=1)
 def _metric(rho: float, a: float, b: float) -> tuple[Floats, list[Floats]]:
     """Return exp(-2 S) and its derivatives by rho, a and b, (2, 2) each; all chunks need them."""
     exponent = -2 * np.tensordot((rho, a, b), AXES, 1)
-    slopes = [np.real(expm_frechet(exponent, -2 * axis)[1]) for axis in AXES]
+    slopes = [np.asarray(expm_frechet(exponent, -2 * axis)[1], np.float64) for axis in AXES]
     return expm(exponent), slopes
 
 

@@ -47,8 +47,8 @@ FOLDS = 5
 MOST_COST = 0.002
 """The law is left out if it lowers the log density of errors by more than this for each row."""
 
-SQUARES = 24
-"""Number of arrays (n, n) of a fit: factors at a few points of each form, and parts of them."""
+SQUARES = 44
+"""Largest number of arrays (n, n) of a fit: factors at the points of each form."""
 
 CLOSEST = 1e-3
 """Distances below this share of the largest distance seen count as equal."""
@@ -187,7 +187,8 @@ class ExactProcess(Model):
     def state_dict(self) -> dict[str, Tensor]:
         """Return the tensors of the saved process, by name."""
         rows, points = self.mixture.rows, self.mixture.points
-        errors = {} if rows.errors is None else {"exact.errors": rows.errors}
+        known = rows.error_variance
+        errors = {} if known is None else {"exact.error_variance": known}
         laws = [point.kriging for point in points]
         return {
             "exact.points": rows.points,
@@ -208,14 +209,14 @@ class ExactProcess(Model):
     def restored(cls, name: str, architecture: Architecture, tensors: Mapping[str, Tensor]) -> Self:
         """Return the process of the tensors of `state_dict`; ValueError if they do not fit."""
         points, trend, y = (tensors[f"exact.{part}"] for part in ("points", "trend", "y"))
-        rows = ExactRows(points, trend, y, tensors.get("exact.errors"))
+        rows = ExactRows(points, trend, y, tensors.get("exact.error_variance"))
         theta, weights = (tensors[f"exact.{part}"].cpu().numpy() for part in ("theta", "weights"))
         forms = tensors["exact.form"].tolist()
         if not (len(weights) == len(forms) > 0 and (weights > 0).all()):
             raise ValueError("expected weights above 0, one for each form")
         if not set(forms) <= set(range(len(FORMS))):
             raise ValueError(f"expected forms from 0 to {len(FORMS) - 1}, found {forms}")
-        sill = rows.errors is not None
+        sill = rows.error_variance is not None
         laws = [Covariance(FORMS[k][0], *rows.extent, FORMS[k][1], sill) for k in forms]
         ends = np.cumsum([len(law.centre) for law in laws])
         if ends[-1] != len(theta):
@@ -240,8 +241,10 @@ class ExactProcess(Model):
 
         The law widens intervals where errors near by are large, such as along borders. Fitted to
         four fifths of the errors, it must predict the other fifth no worse than normal errors, up
-        to `MOST_COST`.
+        to `MOST_COST`. Where the errors of rows are known, their scale is not learned.
         """
+        if self.mixture.rows.error_variance is not None:
+            return self
         mean, variance = self.mixture.left_out
         values = (self.mixture.rows.y.cpu().numpy() - mean) / np.sqrt(variance)
         covariates = with_prediction(
@@ -306,11 +309,15 @@ def fit_exact(
         raise DataError(
             f"the target has the same value in all {len(data.y)} rows; there is nothing to learn."
         )
-    mean, sd = float(data.y.mean()), float(data.y.std())
+    n, known = len(data.y), data.error_variance
+    needed, what = WORD * SQUARES * n**2, f"an exact process of {n:,} rows"
+    refuse_above(needed, what, "Give fewer rows.", device)
+    # Rows with large known errors say little of the unit.
+    clear = data.y[known <= np.median(known)]
+    clear = clear if clear.std() > 0 else data.y
+    mean, sd = float(clear.mean()), float(clear.std())
     y = torch.as_tensor((data.y - mean) / sd).to(device)
-    n = len(data.y)
-    refuse_above(WORD * SQUARES * n**2, f"an exact process of {n:,} rows", "Give epochs=.", device)
-    errors = torch.as_tensor(data.errors / sd**2).to(device) if data.errors.any() else None
+    errors = torch.as_tensor(known / sd**2).to(device) if known.any() else None
     rows = ExactRows(*placed(architecture, data.x, device), y, errors)
     process = ExactProcess(
         name=name,

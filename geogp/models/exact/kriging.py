@@ -40,13 +40,13 @@ class ExactRows:
     `points`: east and north in km, and the time in quarters if the rows have times, (n, 2 or 3).
     `trend`: columns of the linear trend, (n, p); the first is 1.
     `y`: standardised targets, (n,).
-    `errors`: known variances of the errors of `y`, (n,), or None.
+    `error_variance`: known variances of the errors of `y`, (n,), or None.
     """
 
     points: Tensor
     trend: Tensor
     y: Tensor
-    errors: Tensor | None = None
+    error_variance: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -54,7 +54,7 @@ class ExactRows:
     def at(self, numbers: NDArray[np.intp]) -> "ExactRows":
         """Return some of the rows."""
         chosen = torch.as_tensor(numbers, device=self.y.device)
-        errors = None if self.errors is None else self.errors[chosen]
+        errors = None if self.error_variance is None else self.error_variance[chosen]
         return ExactRows(self.points[chosen], self.trend[chosen], self.y[chosen], errors)
 
     @property
@@ -98,8 +98,11 @@ class Kriging:
 
     @property
     def variance(self) -> float:
-        """Variance of a standardised measurement, which also contains that s² is uncertain."""
-        if self.covariance.sill:
+        """Variance of a standardised measurement without known error.
+
+        If s² is integrated out, the variance contains that s² is uncertain.
+        """
+        if self.covariance.has_sill:
             return self.sill
         return self.sill * self.freedom / max(self.freedom - 2, 1)
 
@@ -141,9 +144,9 @@ class Kriging:
 
             g_k = c' R_k c / (2 s²) - tr(P R_k)/2 + d log p(θ)/dθ_k.
 
-        The information is the mean of the observed and the expected one, without second derivatives
-        of R (Gilmour, Thompson and Cullis 1995), here with s² integrated out, and that of the
-        prior:
+        The information is the average information of Gilmour, Thompson and Cullis (1995), here with
+        s² integrated out, and that of the prior. At a maximum, it approximates the mean of the
+        observed and the expected information:
 
             I_kl = c' R_k P R_l c / (2 s²) - (c' R_k c) (c' R_l c) / (2 (n - p) s⁴) + Λ_kl.
 
@@ -168,7 +171,7 @@ class Kriging:
                 gradient[k] += float(torch.dot(weights.flatten(), slope.flatten()))
                 moved[k, rows] += slope @ c[upto]
                 moved[k, before] += slope[:, before].T @ c[rows]
-        errors = self.rows.errors
+        errors = self.rows.error_variance
         if errors is not None:
             known = errors / self.sill
             moved[-1] = self.rows.y - self.rows.trend @ self.beta - known * c
@@ -225,22 +228,23 @@ def kriging(covariance: Covariance, theta: Floats, rows: ExactRows) -> Kriging:
         lags = Lags.between(rows.points[some, None], rows.points[None, : some.stop])
         R[some, : some.stop] = covariance(theta, lags)
     R.diagonal().fill_(1 + JITTER)
-    if rows.errors is not None:
-        R.diagonal().add_(rows.errors / math.exp(theta[-1]))
+    if rows.error_variance is not None:
+        R.diagonal().add_(rows.error_variance / math.exp(theta[-1]))
     W, failed = inverse_cholesky(R)
     if failed or not bool(torch.isfinite(W[-1, -1])):
         raise NumericalError("the covariances of the rows do not factorise.")
     white = W @ torch.cat([rows.trend, rows.y[:, None]], 1)
     basis, y = white[:, :p], white[:, p]
     gram = basis.T @ basis
-    inner, failed = torch.linalg.cholesky_ex(gram + RIDGE * gram.diagonal().diag())
+    ridge = RIDGE * (rows.trend.square().sum(0) + 1)
+    inner, failed = torch.linalg.cholesky_ex(gram + ridge.diag())
     if failed or not bool(torch.isfinite(inner[-1, -1])):
         raise NumericalError("the trend of the rows does not factorise.")
     beta = torch.cholesky_solve((basis.T @ y)[:, None], inner)[:, 0]
     residual = y - basis @ beta
     squares = max(float(residual @ residual), LEAST_SQUARES * n)
     log_determinants = float(inner.diagonal().log().sum() - W.diagonal().log().sum())
-    if rows.errors is None:
+    if rows.error_variance is None:
         sill = squares / (n - p)
         log_density = -(n - p) / 2 * math.log(squares)
     else:

@@ -41,10 +41,7 @@ class KrigingMixture:
         """Return mean, variance of the field and variance of the noise at places, (n,) each."""
         with torch.no_grad():
             each = [point.kriging.field(places, trend) for point in self.points]
-        mean = self._summed([own for own, _ in each])
-        square = self._summed([own.square() + variance for own, variance in each])
-        least = min(float(variance.min()) for _, variance in each)
-        field = (square - mean.square()).clamp(min=least)
+        mean, field = self._moments(each)
         noise = sum(point.weight * point.kriging.noise for point in self.points)
         return mean, field, torch.full_like(mean, noise)
 
@@ -58,15 +55,17 @@ class KrigingMixture:
             raise DataError(
                 f"expected each place once at each time, found {repeated} repeated; drop repeats."
             )
-        mean, total = torch.zeros_like(places[:, 0]), places.new_zeros(len(places), len(places))
-        for point in self.points:
+        centre, total = self.points[0].kriging.joint(places, trend)
+        mean = torch.zeros_like(centre)
+        total *= self.points[0].weight
+        for point in self.points[1:]:
             own, covariance = point.kriging.joint(places, trend)
-            mean += point.weight * own
-            total += point.weight * (covariance + torch.outer(own, own))
+            mean += point.weight * (own - centre)
+            total += point.weight * (covariance + torch.outer(own - centre, own - centre))
         total -= torch.outer(mean, mean)
         # A variance of 0 at a measured place may be negative by rounding.
         total.diagonal().clamp_(min=ROUNDING * float(total.diagonal().max()))
-        return mean, total
+        return centre + mean, total
 
     def averaged(self, value: Callable[[Kriging], Tensor]) -> Tensor:
         """Return the mean of a value of the points."""
@@ -77,9 +76,8 @@ class KrigingMixture:
         """Mean and variance of each row given the other rows, (n,) each."""
         with torch.no_grad():
             each = [point.kriging.left_out() for point in self.points]
-        mean = self._summed([own for own, _ in each])
-        square = self._summed([own.square() + variance for own, variance in each])
-        return mean.cpu().numpy(), (square - mean.square()).cpu().numpy()
+        mean, variance = self._moments(each)
+        return mean.cpu().numpy(), variance.cpu().numpy()
 
     @cached_property
     def reach(self) -> float:
@@ -126,6 +124,11 @@ class KrigingMixture:
         mean, variance = self.left_out
         squares: Floats = np.square(self.rows.y.cpu().numpy() - mean) / variance
         return squares
+
+    def _moments(self, each: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+        """Return mean and variance of the mixture of distributions with these moments, (n,)."""
+        mean = self._summed([own for own, _ in each])
+        return mean, self._summed([(own - mean).square() + variance for own, variance in each])
 
     def _summed(self, values: Sequence[Tensor]) -> Tensor:
         pairs = zip(self.points, values, strict=True)

@@ -22,8 +22,10 @@ STEPS = 60
 HALVINGS = 6
 """Largest number of times that a step is halved before a search ends."""
 
-ENOUGH = 0.1
-"""A search ends where a step raises the log density by less."""
+ENOUGH = (0.1, 0.01)
+"""A search ends where a step raises the log density by less; the second number is for searches
+whose maximum has points around it.
+"""
 
 LONGEST = 0.7
 """Largest change of a parameter in a step, in standard deviations of its prior."""
@@ -31,7 +33,7 @@ LONGEST = 0.7
 FAR_BELOW = 6.0
 """A form is left out if its largest log density is lower than that of another by this much."""
 
-LEAST_LIKELY = 1.0
+LEAST_LIKELY = 2.0
 """With more than `MOST_COMPARED` rows, a form is left out if its log evidence on some of them is
 lower than that of another by this much.
 """
@@ -41,6 +43,9 @@ MOST_COMPARED = 1_000
 
 MOST_AVERAGED = 1_500
 """With more rows, the parameters of a form have the values of its maximum."""
+
+ROWS_PER_TREND = 3
+"""Rows of a subset for each column of the trend, at least."""
 
 CHANGE = 1e-3
 """Change of a parameter in differences of gradients."""
@@ -87,9 +92,7 @@ class Maximum:
         law, theta, rows = self.kriging.covariance, self.kriging.theta, self.kriging.rows
         size = len(theta)
         gradient, _ = self.kriging.slopes()
-        near = (kriging(law, theta + step, rows) for step in CHANGE * np.eye(size))
-        slopes = np.array([other.slopes()[0] - gradient for other in near]) / CHANGE
-        curvature, axes = np.linalg.eigh(-(slopes + slopes.T) / 2)
+        curvature, axes = np.linalg.eigh(self._curvature(gradient))
         curvature = curvature.clip(min=LEAST_CURVATURE)
         spread = axes / np.sqrt(curvature)
         centre = theta + _shortened(spread @ (spread.T @ gradient), law)
@@ -102,6 +105,16 @@ class Maximum:
             if solved is not None
         ]
 
+    def _curvature(self, gradient: Floats) -> Floats:
+        """Return the negative second derivative of the log density, by differences."""
+        law, theta, rows = self.kriging.covariance, self.kriging.theta, self.kriging.rows
+        near = [_tried(law, theta + step, rows) for step in CHANGE * np.eye(len(theta))]
+        slopes = np.array([other.slopes()[0] - gradient for other in near if other is not None])
+        if len(slopes) < len(theta):
+            return self.information
+        curvature: Floats = -(slopes + slopes.T) / (2 * CHANGE)
+        return curvature
+
 
 def posterior(rows: ExactRows, seed: int) -> list[WeightedKriging]:
     """Return kriging with points of the posterior of form and θ, whose weights sum to 1.
@@ -112,23 +125,30 @@ def posterior(rows: ExactRows, seed: int) -> list[WeightedKriging]:
     """
     order = np.random.default_rng([seed, 11]).permutation(len(rows))
     width, duration = rows.extent
-    sill = rows.errors is not None
+    sill = rows.error_variance is not None
     laws = [Covariance(nu, width, duration, nested, sill) for nu, nested in FORMS]
     starts = {law: law.starts() for law in laws}
-    sizes = [size for size in SUBSETS if size < 0.7 * len(rows)]
+    most_trend = rows.trend.shape[1] * ROWS_PER_TREND
+    sizes = [size for size in SUBSETS if most_trend < size < 0.7 * len(rows)]
+    averaged = len(rows) <= MOST_AVERAGED
     for size in [*sizes, len(rows)]:
-        some = rows if size == len(rows) else rows.at(np.sort(order[:size]))
-        searched = [_maximum(law, at, some) for law, at in starts.items()]
+        whole = size == len(rows)
+        some = rows if whole else rows.at(np.sort(order[:size]))
+        enough = ENOUGH[whole and averaged]
+        each = [_maximum(law, at, some, enough) for law, at in starts.items()]
+        searched = [found for found in each if found is not None]
+        if not searched:
+            raise NumericalError("no covariance of the rows factorises.")
         top = max(found.height for found in searched)
         maxima = [found for found in searched if found.height > top - FAR_BELOW]
-        if len(rows) > MOST_COMPARED and size == sizes[-1]:
+        if len(rows) > MOST_COMPARED and sizes and size == sizes[-1]:
             most = max(found.log_mass for found in maxima)
             maxima = [found for found in maxima if found.log_mass > most - LEAST_LIKELY]
         starts = {found.kriging.covariance: [found.kriging.theta] for found in maxima}
-    if len(rows) > MOST_AVERAGED:
-        points = [(found.log_mass, found.kriging) for found in maxima]
-    else:
+    if averaged:
         points = [point for found in maxima for point in found.around()]
+    else:
+        points = [(found.log_mass, found.kriging) for found in maxima]
     weights = softmax([mass for mass, _ in points])
     kept = weights >= LEAST_WEIGHT
     return [
@@ -138,26 +158,32 @@ def posterior(rows: ExactRows, seed: int) -> list[WeightedKriging]:
     ]
 
 
-def _maximum(law: Covariance, starts: list[Floats], rows: ExactRows) -> Maximum:
+def _maximum(
+    law: Covariance, starts: list[Floats], rows: ExactRows, enough: float
+) -> Maximum | None:
     """Return the maximum of the density that is found from the best of the starts.
 
-    Each step divides the gradient by the information (Fisher scoring), and is halved until the
-    density rises. Raises NumericalError if no covariance factorises at the starts.
+    Each step divides the gradient by the average information, and is halved until the density
+    rises. None if no covariance factorises at the starts.
     """
     tried = [found for start in starts if (found := _tried(law, start, rows))]
     if not tried:
-        raise NumericalError("no covariance of the rows factorises.")
+        return None
     best = max(tried, key=lambda found: found.log_evidence)
+    gradient, information = best.slopes()
     for _ in range(STEPS):
-        gradient, information = best.slopes()
         step = np.asarray(np.linalg.solve(information, gradient), np.float64)
-        if gradient @ step < 2 * ENOUGH:
+        if gradient @ step < 2 * enough:
             break
         step = _shortened(step, law)
         halved = (_tried(law, best.theta + 0.5**k * step, rows) for k in range(HALVINGS))
         before = best.log_evidence
-        best = next((other for other in halved if other and other.log_evidence > before), best)
-        if best.log_evidence < before + ENOUGH:
+        found = next((other for other in halved if other and other.log_evidence > before), None)
+        if found is None:
+            break
+        best = found
+        gradient, information = best.slopes()
+        if best.log_evidence < before + enough:
             break
     return Maximum(best, information)
 

@@ -10,7 +10,7 @@ from geogp.models.numerics.arrays import as_floats, check_devices
 
 Floats = NDArray[np.float64]
 
-FIELDS = ("x", "y", "tests", "devices", "groups", "errors")
+FIELDS = ("x", "y", "tests", "devices", "groups", "error_variance")
 """Names of the arrays of `Data`, in order."""
 
 
@@ -23,8 +23,8 @@ class Data:
     `groups`: the number of each row's group, (n,); by default each row is a group of its own. To
         estimate the errors of training rows, each row is predicted without the rows of its group.
         All rows at a place must be in the same group.
-    `errors`: known variance of the error of each target, (n,), in addition to noise that is
-        estimated; 0 by default.
+    `error_variance`: known variance of the error of each target, (n,), in addition to noise that
+        is estimated; 0 by default.
 
     Raises DataError if shapes do not agree, there are no rows, a value is not a finite real number,
     a number of tests or devices is below 1, a row has more devices than tests, or a variance is
@@ -36,7 +36,7 @@ class Data:
     tests: Floats = None  # type: ignore[assignment]
     devices: Floats = None  # type: ignore[assignment]
     groups: NDArray[np.int64] = None  # type: ignore[assignment]
-    errors: Floats = None  # type: ignore[assignment]
+    error_variance: Floats = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "x", as_floats(self.x, "inputs"))
@@ -49,7 +49,7 @@ class Data:
             )
         self._take_numbers("tests", np.ones(n), 1)
         self._take_numbers("devices", self.tests, 1)
-        self._take_numbers("errors", np.zeros(n), 0)
+        self._take_numbers("error_variance", np.zeros(n), 0)
         check_devices(self.devices, self.tests)
         groups = np.arange(n) if self.groups is None else np.asarray(self.groups)
         if groups.shape != (n,) or groups.dtype.kind not in "iu":

@@ -98,18 +98,20 @@ def solved(request):
     """Kriging of rows with or without time and known errors, and with a trend."""
     time, trend, known = request.param
     rows = make_rows(40, time=time, trend=trend, known=known)
+    if trend == 3:  # covariates that depend on each other
+        rows = replace(rows, trend=torch.cat([rows.trend, 2 * rows.trend[:, 1:2]], 1))
     theta = np.array([*THETA, *([0.5, 0.1, -0.4] if time else []), *([0.3] if known else [])])
-    return kriging(Covariance(1.5, *rows.extent, nested=True, sill=known), theta, rows)
+    return kriging(Covariance(1.5, *rows.extent, nested=True, has_sill=known), theta, rows)
 
 
 def test_the_evidence_has_its_gradient(solved):
     gradient, _ = solved.slopes()
-    for k, step in enumerate(1e-5 * np.eye(len(solved.theta))):
+    for k, step in enumerate(1e-3 * np.eye(len(solved.theta))):
         above, below = (
             kriging(solved.covariance, theta, solved.rows).log_evidence
             for theta in (solved.theta + step, solved.theta - step)
         )
-        assert (above - below) / 2e-5 == pytest.approx(gradient[k], rel=1e-4, abs=1e-4)
+        assert (above - below) / 2e-3 == pytest.approx(gradient[k], rel=1e-3, abs=1e-3)
 
 
 def test_the_information_is_that_of_dense_matrices(solved):
@@ -120,17 +122,17 @@ def test_the_information_is_that_of_dense_matrices(solved):
     def dense_of(theta):
         R = law(theta, lags).numpy()
         np.fill_diagonal(R, 1.0)
-        return np.exp(theta[-1]) * R + np.diag(rows.errors) if law.sill else R
+        return np.exp(theta[-1]) * R + np.diag(rows.error_variance) if law.has_sill else R
 
     steps = 1e-5 * np.eye(len(solved.theta))
     slopes = [(dense_of(solved.theta + h) - dense_of(solved.theta - h)) / 2e-5 for h in steps]
     inverse, X = np.linalg.inv(dense_of(solved.theta)), rows.trend.numpy()
-    P = inverse - inverse @ X @ np.linalg.inv(X.T @ inverse @ X) @ X.T @ inverse
+    P = inverse - inverse @ X @ np.linalg.pinv(X.T @ inverse @ X) @ X.T @ inverse
     c, freedom = P @ rows.y.numpy(), len(rows) - X.shape[1]
-    variance = 1.0 if law.sill else rows.y.numpy() @ c / freedom
+    variance = 1.0 if law.has_sill else rows.y.numpy() @ c / freedom
     moved = np.array([slope @ c for slope in slopes])
     expected = moved @ P @ moved.T / (2 * variance)
-    if not law.sill:
+    if not law.has_sill:
         expected -= np.outer(moved @ c, moved @ c) / (2 * freedom * variance**2)
     expected += np.diag(1 / law.spread**2)
     np.testing.assert_allclose(solved.slopes()[1], expected, rtol=1e-4, atol=1e-5)
@@ -156,13 +158,13 @@ def test_the_information_is_that_of_many_draws():
 
 def test_known_errors_have_the_density_and_predictions_of_dense_matrices():
     rows, new = make_rows(30, trend=2, known=True), make_rows(5, seed=1, trend=2)
-    law = Covariance(1.5, 10.0, sill=True)
+    law = Covariance(1.5, 10.0, has_sill=True)
     theta = np.array([*THETA[:4], 0.4])
     solved, s2 = kriging(law, theta, rows), np.exp(0.4)
     places, X, y = rows.points.numpy(), rows.trend.numpy(), rows.y.numpy()
     share = 1 - nugget(theta)
     V = s2 * (share * correlation(places, places, theta[:4], 1.5) + (1 - share) * np.eye(30))
-    inverse = np.linalg.inv(V + np.diag(rows.errors))
+    inverse = np.linalg.inv(V + np.diag(rows.error_variance))
     beta = np.linalg.solve(X.T @ inverse @ X, X.T @ inverse @ y)
     residual = y - X @ beta
     log_density = np.linalg.slogdet(inverse)[1] - np.linalg.slogdet(X.T @ inverse @ X)[1]
@@ -179,15 +181,16 @@ def test_known_errors_have_the_density_and_predictions_of_dense_matrices():
     others = kriging(law, theta, rows.at(np.arange(1, 30)))
     mean, field = others.field(rows.points[:1], rows.trend[:1])
     assert float(own_mean[0]) == pytest.approx(float(mean[0]), rel=1e-6)
-    known = float(field[0]) + others.noise + float(rows.errors[0])
+    known = float(field[0]) + others.noise + float(rows.error_variance[0])
     assert float(own[0]) == pytest.approx(known, rel=1e-6)
 
 
 def test_chunks_do_not_change_the_evidence_and_its_slopes(monkeypatch, solved):
+    whole = solved.slopes()
     monkeypatch.setattr("geogp.models.exact.kriging.CHUNK", 3 * len(solved.rows))
     chunked = kriging(solved.covariance, solved.theta, solved.rows)
     assert chunked.log_evidence == pytest.approx(solved.log_evidence, rel=1e-12)
-    for found, expected in zip(chunked.slopes(), solved.slopes(), strict=True):
+    for found, expected in zip(chunked.slopes(), whole, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
 
 
