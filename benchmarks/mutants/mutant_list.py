@@ -544,6 +544,7 @@ MUTANTS = [
     ),
     *_of(
         "models/exact/mixture",
+        "models/exact/test_mixture",
         "models/exact/test_exact_process",
         points_that_agree=("(own - mean).square() + variance", "0 * own + variance"),
         errors_of_the_rows_themselves=("own[~own.any(1), -1] = True", "own[:, -1] = True"),

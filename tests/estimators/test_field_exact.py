@@ -199,6 +199,8 @@ def test_known_errors_make_the_level_better(instruments, informed):
     ]
     assert errors[1] < 0.8
     assert errors[0] > 1.2
+    level = informed.predict_distribution(table[150:], level=True)
+    assert 0.7 < level.sd.mean() / errors[1] < 1.5
     # There is no other noise.
     law = informed.predict_distribution(table[["east", "north"]])
     assert law.noise_variance.max() < 0.5

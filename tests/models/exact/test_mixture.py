@@ -1,0 +1,52 @@
+"""A mixture of kriging with different parameters, by its moments."""
+
+import numpy as np
+import pytest
+from exact_worlds import make_rows
+
+from geogp.models.exact.covariance import Covariance
+from geogp.models.exact.kriging import kriging
+from geogp.models.exact.mixture import KrigingMixture
+from geogp.models.exact.search import WeightedKriging
+
+WEIGHTS = (0.3, 0.7)
+
+
+@pytest.fixture(scope="module")
+def mixture():
+    rows, law = make_rows(30), Covariance(1.5, 10.0)
+    parameters = (np.array([0.3, 0.0, 0.0, -3.0]), np.array([2.0, 0.0, 0.0, 1.0]))
+    laws = [kriging(law, theta, rows) for theta in parameters]
+    return KrigingMixture(
+        rows, [WeightedKriging(*pair) for pair in zip(WEIGHTS, laws, strict=True)]
+    )
+
+
+def moments(each):
+    """Mean and variance of a mixture whose parts have these means and variances."""
+    means, variances = (
+        np.array([part.numpy() for part in parts]) for parts in zip(*each, strict=True)
+    )
+    mean = np.average(means, axis=0, weights=WEIGHTS)
+    spread = np.average(np.square(means), axis=0, weights=WEIGHTS) - mean**2
+    return mean, np.average(variances, axis=0, weights=WEIGHTS) + spread
+
+
+def test_predictions_have_the_moments_of_the_mixture(mixture):
+    new = make_rows(8, seed=1)
+    laws = [point.kriging for point in mixture.points]
+    mean, variance = moments([law.field(new.points, new.trend) for law in laws])
+    found_mean, found, noise = mixture.predict(new.points, new.trend)
+    np.testing.assert_allclose(found_mean, mean, rtol=1e-9)
+    np.testing.assert_allclose(found, variance, rtol=1e-9)
+    np.testing.assert_allclose(noise, np.average([law.noise for law in laws], weights=WEIGHTS))
+    joint_mean, covariance = mixture.joint(new.points, new.trend)
+    np.testing.assert_allclose(joint_mean, mean, rtol=1e-9)
+    np.testing.assert_allclose(np.diag(covariance), variance, rtol=1e-7)
+    assert np.linalg.eigvalsh(covariance).min() > 0
+
+
+def test_rows_left_out_have_the_moments_of_the_mixture(mixture):
+    mean, variance = moments([point.kriging.left_out() for point in mixture.points])
+    np.testing.assert_allclose(mixture.left_out[0], mean, rtol=1e-9)
+    np.testing.assert_allclose(mixture.left_out[1], variance, rtol=1e-9)
