@@ -29,8 +29,8 @@ class FieldGP(SpatialGP):
     At most 3,000 rows without columns of tests, devices or providers are fitted by an exact
     Gaussian process instead: universal kriging with a constant trend and the covariates, a Matérn
     correlation (with one range or two) that may differ between directions, and a nugget. Its form
-    and its parameters are averaged over their posterior. `epochs`, `rank` or `batch` ask for the
-    model of three parts.
+    is averaged over its posterior, and up to 1,500 rows so are its parameters. `epochs`, `rank` or
+    `batch` ask for the model of three parts.
 
     Parameters
     ----------
@@ -62,8 +62,9 @@ class FieldGP(SpatialGP):
         Column with the known variance of the error of each measurement, in the squared unit of the
         measurements, for instruments of known precision. `fit` estimates further noise that all
         measurements have. `predict_distribution` adds the known variance if a table has this
-        column; it predicts a measurement without a known error otherwise. Needs an exact process.
-        It is not the `sample_weight` of other libraries, which has no unit.
+        column; it predicts a measurement without a known error otherwise. Only an exact process
+        takes known variances; for the model of three parts, `fit` raises RequestError. They are
+        not the `sample_weight` of other libraries, which has no unit.
     validation
         Rows on which the best epoch and the shape of the predictive distribution are chosen:
         ``blocks`` (all rows in a tenth of the square cells of the map), ``random`` (a tenth of the

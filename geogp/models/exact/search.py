@@ -149,6 +149,8 @@ def posterior(rows: ExactRows, seed: int) -> list[WeightedKriging]:
         points = [point for found in maxima for point in found.around()]
     else:
         points = [(found.log_mass, found.kriging) for found in maxima]
+    if not points:
+        raise NumericalError("no covariance of the rows factorises.")
     weights = softmax([mass for mass, _ in points])
     kept = weights >= LEAST_WEIGHT
     return [
