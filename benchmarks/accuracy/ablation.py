@@ -27,7 +27,7 @@ from geogp.models.field import fit as field_fit
 from geogp.models.field.near_cache import NearCache
 from geogp.models.field.near_network import SHARE
 from geogp.models.field.prediction_errors import FieldErrors
-from geogp.models.field.predictive_law import Errors, earns_covariates, fit_law
+from geogp.models.field.predictive_law import SIMPLE, Errors, earns_covariates, fit_law
 
 WITHOUT = "PR"
 """Region whose published test rows are left out of the windows."""
@@ -97,7 +97,7 @@ def variants_of(errors: FieldErrors, seen: Errors) -> dict[str, FieldErrors]:
     """Return the laws of all variants, from those of a fit with all parts and its errors."""
     law = errors.law
     without = replace(errors, networks_share=0.0)
-    simple = replace(without, law=fit_law(seen, simple=True))
+    simple = replace(without, law=fit_law(seen, scale=SIMPLE))
     return {
         "simple": simple,
         "linear": replace(without, law=replace(law, outputs=np.zeros_like(law.outputs))),

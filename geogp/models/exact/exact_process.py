@@ -16,15 +16,13 @@ from geogp.errors import DataError, RequestError
 from geogp.models import options
 from geogp.models.exact.covariance import DOUBLE, FORMS, Covariance
 from geogp.models.exact.kriging import ExactRows, kriging
-from geogp.models.exact.mixture import KrigingMixture
+from geogp.models.exact.mixture import NEAR_ROWS, KrigingMixture
 from geogp.models.exact.search import WeightedKriging, posterior
 from geogp.models.field.predictive_law import (
-    COVARIATES,
     Errors,
     PredictiveLaw,
     fit_law,
     no_law,
-    with_prediction,
 )
 from geogp.models.fitting.loop import FitState
 from geogp.models.numerics.arrays import as_inputs
@@ -53,6 +51,9 @@ SQUARES = 44
 CLOSEST = 1e-3
 """Distances below this share of the largest distance seen count as equal."""
 
+COVARIATES = 1 + len(NEAR_ROWS)
+"""Number of covariates of the law: the distance, and the errors of near rows."""
+
 LAW = ("coefficients", "ranges", "hidden", "outputs")
 """Arrays of the law of errors in a file."""
 
@@ -63,7 +64,8 @@ class ExactProcess(Model):
 
     A prediction has the mean and the variance of the mixture. Each row is also predicted from the
     other rows. Unless it predicts these errors worse, a law gives their scale and their tails; the
-    scale depends on the distance to the nearest row, and on the errors of the rows near by.
+    scale depends on the distance to the nearest row, and on the errors of few and of many rows near
+    by.
     """
 
     holds_rows = True
@@ -101,9 +103,7 @@ class ExactProcess(Model):
         places, trend = self.placed(x)
         mean, field, noise = (part.cpu().numpy() for part in self.mixture.predict(places, trend))
         spot = places[:, :2].cpu().numpy()
-        covariates = self._covariates(*self.mixture.near(spot))
-        covariates = with_prediction(covariates, mean, 0.5 * np.log(field + noise))
-        law = self.law.parameters(covariates).faded(self._fade(spot))
+        law = self.law.parameters(self._covariates(spot)).faded(self._fade(spot))
         location, scale, shape = law.distribution()
         factor = np.square(scale * float(self.y_sd))
         mean = mean + location * np.sqrt(field + noise)
@@ -169,7 +169,7 @@ class ExactProcess(Model):
 
     def widened(self, factor: float) -> Self:
         """Return the process with normal errors whose standard deviation is `factor`."""
-        law = no_law()
+        law = no_law(COVARIATES)
         law.coefficients[1, 0] = np.log(factor)
         return replace(self, law=law)
 
@@ -226,6 +226,11 @@ class ExactProcess(Model):
             for weight, law, own in zip(weights, laws, np.split(theta, ends[:-1]), strict=True)
         ]
         arrays = {part: tensors[f"law_{part}"].cpu().numpy() for part in LAW}
+        if arrays["ranges"].shape[1] != COVARIATES:
+            raise ValueError(
+                f"expected a law of errors with {COVARIATES} covariates, found "
+                f"{arrays['ranges'].shape[1]}: an older version wrote it; fit the model again"
+            )
         law = PredictiveLaw(**arrays, most_tail=float(tensors["law_tail"]))
         return cls(
             name=name,
@@ -247,31 +252,31 @@ class ExactProcess(Model):
             return self
         mean, variance = self.mixture.left_out
         values = (self.mixture.rows.y.cpu().numpy() - mean) / np.sqrt(variance)
-        covariates = with_prediction(
-            self._covariates(*self.mixture.near(None)), mean, 0.5 * np.log(variance)
+        n, scale = len(values), range(COVARIATES)
+        numbers = np.arange(n)
+        errors = Errors(
+            values, self._covariates(None), np.zeros(n, bool), np.ones(n, bool), numbers
         )
-        n = len(values)
-        errors = Errors(values, covariates, np.zeros(n, bool), np.ones(n, bool), np.arange(n))
         fold = np.random.default_rng(0).permutation(n) % FOLDS
         gains = np.zeros(n)
         for k in range(FOLDS):
             known, other = errors.at(fold != k), errors.at(fold == k)
-            laws = fit_law(known, simple=True), no_law()
+            laws = fit_law(known, scale=scale), no_law(COVARIATES)
             learned, normal = (
                 law.parameters(other.covariates).log_density(other.errors) for law in laws
             )
             gains[fold == k] = learned - normal
         if gains.mean() < -MOST_COST:
             return self
-        return replace(self, law=fit_law(errors, simple=True))
+        return replace(self, law=fit_law(errors, scale=scale))
 
-    def _covariates(self, distance: Floats, squares: Floats) -> Floats:
-        """Return covariates of the law, (n, c); those that a simple law does not use are 0."""
-        covariates = np.zeros((len(distance), len(COVARIATES)))
-        closest = CLOSEST * self.mixture.reach
-        covariates[:, COVARIATES.index("log distance")] = np.log(distance + closest)
-        covariates[:, COVARIATES.index("near scatter")] = np.log(squares)
-        return covariates
+    def _covariates(self, places: Floats | None) -> Floats:
+        """Return covariates of the law at places (n, 2), or at the rows without their own errors.
+
+        They are the logarithms of the distance and of the squared errors, (n, `COVARIATES`).
+        """
+        distance, squares = self.mixture.near(places)
+        return np.log(np.column_stack([distance + CLOSEST * self.mixture.reach, squares]))
 
     def _fade(self, places: Floats) -> Floats:
         """Return the share of the law at places, as in `FieldErrors.fade`."""
@@ -325,7 +330,7 @@ def fit_exact(
         y_mean=torch.tensor(mean, dtype=DOUBLE),
         y_sd=torch.tensor(sd, dtype=DOUBLE),
         mixture=KrigingMixture(rows, posterior(rows, seed)),
-        law=no_law(),
+        law=no_law(COVARIATES),
     )
     process = process.learned()
     own, variance = process.mixture.left_out

@@ -17,10 +17,17 @@ from geogp.models.numerics.trees import tree_of
 
 Floats = NDArray[np.float64]
 
-NEAR_ROWS = 16
-"""Number of near rows whose errors widen an interval."""
+NEAR_ROWS = (8, 40)
+"""Numbers of nearest rows whose errors tell how wide an interval is: few see a sharp border, many
+tell the noise of a place.
+"""
 
-PRIOR_ROWS = 4.0
+NEAR_SHARE = 8
+"""At most one in this many rows is near. The mean over all other rows would be small for the very
+rows whose own error is large.
+"""
+
+PRIOR_ROWS = 2.0
 """Weight of the prior of the mean squared error near a point, in rows; its mean is 1."""
 
 REACH = 0.99
@@ -91,12 +98,14 @@ class KrigingMixture:
         return np.asarray(self._tree.query(places)[0])
 
     def near(self, places: Floats | None) -> tuple[Floats, Floats]:
-        """Return the distance to the nearest row, and the mean squared error of near rows.
+        """Return the distance to the nearest row, (m,), and mean squared errors of near rows.
 
-        `places`, (m, 2); None for the rows, each without itself.
+        There is a mean for each number in `NEAR_ROWS`, (m, 2). `places`, (m, 2); None for the rows,
+        each without itself.
         """
         rows = self._spots
-        count = min(NEAR_ROWS, len(rows) - 1)
+        counts = np.clip(len(rows) // NEAR_SHARE, 1, NEAR_ROWS)
+        count = int(counts.max())
         found = self._tree.query(rows if places is None else places, count + (places is None))
         distance, number = (
             np.asarray(part).reshape(-1, count + (places is None)) for part in found
@@ -106,8 +115,9 @@ class KrigingMixture:
             own = number == np.arange(len(number))[:, None]
             own[~own.any(1), -1] = True
             distance, number = (part[~own].reshape(-1, count) for part in (distance, number))
-        mean = (self._squares[number].sum(1) + PRIOR_ROWS) / (count + PRIOR_ROWS)
-        return distance[:, 0], mean
+        squares = self._squares[number]
+        sums = np.column_stack([squares[:, :nearest].sum(1) for nearest in counts])
+        return distance[:, 0], (sums + PRIOR_ROWS) / (counts + PRIOR_ROWS)
 
     @cached_property
     def _spots(self) -> Floats:

@@ -28,6 +28,7 @@ from geogp.models.field.near_summaries import left_out_summaries, near_summaries
 from geogp.models.field.parameters import FieldParameters, numpy_of
 from geogp.models.field.prediction_errors import FieldErrors, error_covariates
 from geogp.models.field.predictive_law import (
+    SIMPLE,
     Errors,
     PredictiveLaw,
     earns_covariates,
@@ -231,7 +232,7 @@ class FieldFit(SteppedFit[FieldParameters]):
             seen = np.concatenate([inside.nearest, outside.nearest])
             simple = parameters.is_precise() or not earns_covariates(errors)
             device = parameters.device
-            with aside(lambda: fit_law(errors, simple=simple), device) as law:
+            with aside(lambda: fit_law(errors, scale=SIMPLE if simple else ()), device) as law:
                 predicted = None if simple else _learn_networks(field, alone, inside, outside)
             with aside(lambda: _networks_law(errors, predicted), device) as networks_law:
                 every = _stored(parameters, _joined(rows, held_out), self.seed)

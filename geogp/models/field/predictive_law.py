@@ -35,8 +35,8 @@ COVARIATES = (
 )
 """Covariates of a prediction; see `PredictiveLaw`."""
 
-SIMPLE = [1 + COVARIATES.index(name) for name in ("log distance", "near scatter")]
-"""Positions, in the design, of the covariates of a simple law; only the scale depends on them."""
+SIMPLE = [COVARIATES.index(name) for name in ("log distance", "near scatter")]
+"""Columns of the covariates of a simple law."""
 
 LOG_SD = COVARIATES.index("log sd")
 """Column of the log standard deviation of the prediction."""
@@ -278,13 +278,13 @@ def earns_covariates(errors: Errors) -> bool:
     fold, gains = (rng.permutation(len(names)) % FOLDS)[number], np.zeros(len(number))
     for k in np.unique(fold):
         learned, other = errors.at(fold != k), errors.at(fold == k)
-        pair = fit_law(learned), fit_law(learned, simple=True)
+        pair = fit_law(learned), fit_law(learned, scale=SIMPLE)
         full, simple = (law.parameters(other.covariates).log_density(other.errors) for law in pair)
         gains[fold == k] = full - simple
     return bool(np.average(gains, weights=errors.weights) > LEAST_GAIN)
 
 
-def fit_law(errors: Errors, *, simple: bool = False) -> PredictiveLaw:
+def fit_law(errors: Errors, *, scale: Sequence[int] = ()) -> PredictiveLaw:
     """Fit the error distribution to standardised errors by maximum a posteriori.
 
     The objective is the weighted sum of the log densities (`Errors.weights`), minus a penalty: the
@@ -297,8 +297,8 @@ def fit_law(errors: Errors, *, simple: bool = False) -> PredictiveLaw:
     `PRIOR_ROWS`. The result is the distribution for held-out rows. Tails lighter than normal tails
     need `ROWS_OF_LIGHT_TAILS` rows.
 
-    If `simple` is true, log b is a linear function of the covariates `SIMPLE` alone, the tail
-    weight is the same everywhere, and a and ε are 0.
+    If `scale` has columns of covariates, the law is simple: log b is a linear function of these
+    covariates alone, the tail weight is the same everywhere, and a and ε are 0.
 
     The linear part is fitted first. Then each network is fitted alone to correct the linear part,
     with the same penalty on its weights but no penalty on its intercepts; the result is the mean of
@@ -315,10 +315,10 @@ def fit_law(errors: Errors, *, simple: bool = False) -> PredictiveLaw:
     c = errors.covariates.shape[1]
     used = torch.ones(PARAMETERS, len(design), dtype=torch.float64)
     used[[0, 2, 3], 1 + c : -1] = 0.0  # only the scale uses squares
-    if simple:
+    if scale:
         used.zero_()
         used[1:4:2, [0, -1]] = 1.0
-        used[1, SIMPLE] = 1.0
+        used[1, [1 + column for column in scale]] = 1.0
     weight = torch.full_like(used, PRIOR_ROWS)
     weight[:, -1] = max(PRIOR_ROWS, OFFSET_GROUPS * errors.group_rows(errors.held_out))
     most_tail = math.log(MAX_TAILWEIGHT) if len(r) >= ROWS_OF_LIGHT_TAILS else 0.0
@@ -344,7 +344,7 @@ def fit_law(errors: Errors, *, simple: bool = False) -> PredictiveLaw:
             size = outputs.square().sum() + hidden[:, 1:].square().sum()
             return loss(linear + outputs @ torch.tanh(hidden @ inputs), PRIOR_ROWS * size)
 
-        if not simple:
+        if not scale:
             _minimise(corrected, [hidden, outputs], ITERATIONS)
         every_hidden.append(hidden.detach().numpy())
         every_output.append(outputs.detach().numpy() / NETWORKS)

@@ -121,6 +121,7 @@ def test_a_file_predicts_the_same(process, tmp_path):
         ("exact.weights", lambda w: w[:0], "expected weights above 0, one for each form"),
         ("exact.form", lambda form: form + 9, "expected forms from 0 to 3, found"),
         ("exact.theta", lambda theta: theta[1:], "expected .* parameters, found"),
+        ("law_ranges", lambda own: own[:, :2], "3 covariates, found 2: an older version wrote it"),
         ("exact.y", lambda y: y * np.inf, "exact.y in .* is not finite"),
     ],
 )

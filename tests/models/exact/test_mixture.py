@@ -50,3 +50,24 @@ def test_rows_left_out_have_the_moments_of_the_mixture(mixture):
     mean, variance = moments([point.kriging.left_out() for point in mixture.points])
     np.testing.assert_allclose(mixture.left_out[0], mean, rtol=1e-9)
     np.testing.assert_allclose(mixture.left_out[1], variance, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("share", "counts"), [(8, (3, 3)), (2, (8, 15))])
+def test_near_rows_are_the_nearest_others(mixture, monkeypatch, share, counts):
+    """The shares of the 30 rows are 3 and 15 of at most 8 and 40."""
+    monkeypatch.setattr("geogp.models.exact.mixture.NEAR_SHARE", share)
+    rows = mixture.rows.points[:, :2].numpy()
+    mean, variance = mixture.left_out
+    squares = (mixture.rows.y.numpy() - mean) ** 2 / variance
+    apart = np.linalg.norm(rows[:, None] - rows, axis=-1)
+    np.fill_diagonal(apart, np.inf)
+    order = apart.argsort(1)
+    distance, found = mixture.near(None)
+    np.testing.assert_allclose(distance, apart.min(1))
+    for k, count in enumerate(counts):
+        expected = (squares[order[:, :count]].sum(1) + 2) / (count + 2)
+        np.testing.assert_allclose(found[:, k], expected)
+    at_rows = mixture.near(rows)
+    np.testing.assert_array_equal(at_rows[0], 0)
+    own = (squares + squares[order[:, : counts[0] - 1]].sum(1) + 2) / (counts[0] + 2)
+    np.testing.assert_allclose(at_rows[1][:, 0], own)

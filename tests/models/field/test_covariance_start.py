@@ -286,7 +286,7 @@ def test_a_fit_of_precise_rows_has_no_networks(short_search):
     coefficients = model.errors.law.coefficients
     assert (coefficients[[0, 2]] == 0).all()
     assert (coefficients[3, 1:] == 0).all()
-    assert (np.delete(coefficients, [0, *SIMPLE], axis=1) == 0).all()
+    assert (np.delete(coefficients[:, 1:], SIMPLE, axis=1) == 0).all()
     new = random.uniform(-0.9, 0.9, (400, 2))
     law = model.predict(new)
     truth = np.sin(5 * new[:, 0]) * np.cos(4 * new[:, 1])

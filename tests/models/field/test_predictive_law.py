@@ -3,6 +3,7 @@
 Errors are drawn by the formulas of `PredictiveLaw`, written out here.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -357,10 +358,10 @@ def test_the_scale_of_a_simple_law_depends_on_distance_and_near_scatter_alone():
     random = np.random.default_rng(4)
     n = 6_000
     covariates = random.standard_normal((n, 11))
-    used = covariates[:, np.subtract(SIMPLE, 1)]
+    used = covariates[:, SIMPLE]
     scale = 0.4 * np.exp(0.2 * covariates[:, 0] + used @ [0.4, 0.3])
     errors = scale * random.standard_t(4, n) + 0.05 * covariates[:, 1]
-    law = fit_law(errors_apart(errors, covariates), simple=True)
+    law = fit_law(errors_apart(errors, covariates), scale=SIMPLE)
     found = law.parameters(covariates)
     assert (found.a == 0).all()
     assert (found.skewness == 0).all()
@@ -422,9 +423,9 @@ def test_of_many_errors_some_decide(monkeypatch):
     """Also if most of them are of one group, which alone has no other fold."""
     sizes, fitted = [], fit_law
 
-    def counted(seen: Errors, *, simple: bool = False) -> PredictiveLaw:
+    def counted(seen: Errors, *, scale: Sequence[int] = ()) -> PredictiveLaw:
         sizes.append(len(seen.errors))
-        return fitted(seen, simple=simple)
+        return fitted(seen, scale=scale)
 
     module = "geogp.models.field.predictive_law."
     monkeypatch.setattr(module + "fit_law", counted)
@@ -440,7 +441,7 @@ def test_of_many_errors_some_decide(monkeypatch):
 @pytest.mark.usefixtures("short_networks")
 def test_covariates_of_a_simple_law_alone_earn_no_other():
     seen = _of_groups(80, 15, 0.0, 0)
-    scale = np.exp(0.5 * seen.covariates[:, SIMPLE[0] - 1])
+    scale = np.exp(0.5 * seen.covariates[:, SIMPLE[0]])
     assert not earns_covariates(replace(seen, errors=scale * seen.errors))
 
 
