@@ -30,7 +30,7 @@ class FieldGP(SpatialGP):
     Gaussian process instead: universal kriging with a constant trend and the covariates, a Matérn
     correlation (with one range or two) that may differ between directions, and a nugget. Its form
     is averaged over its posterior, and up to 1,500 rows so are its parameters. `epochs`, `rank` or
-    `batch` ask for the model of three parts.
+    `batch` ask for the model of three parts. With `group`, any number of rows is fitted so.
 
     Parameters
     ----------
@@ -65,6 +65,14 @@ class FieldGP(SpatialGP):
         column; it predicts a measurement without a known error otherwise. Only an exact process
         takes known variances; for the model of three parts, `fit` raises RequestError. They are
         not the `sample_weight` of other libraries, which has no unit.
+    group
+        Column with the drive, session, device or day of each measurement. The measurements of a
+        group share a part of their noise, some of which decays with time, or with distance without
+        `time`. So many rows of one drive count for less, and intervals hold for new groups. Of more
+        than 1,500 rows, those of one group in one cell count as one row, their mean; the cells are
+        as small as 1,500 means allow. `fit` raises RequestError for over 1,500 groups, or with
+        `tests`, `devices`, `provider`, `epochs`, `rank` or `batch`. Predictions are for new groups,
+        and ignore the column.
     validation
         Rows on which the best epoch and the shape of the predictive distribution are chosen:
         ``blocks`` (all rows in a tenth of the square cells of the map), ``random`` (a tenth of the
@@ -103,6 +111,7 @@ class FieldGP(SpatialGP):
     covariates: Sequence[str] | None = None
     provider: str | None = None
     error_variance: str | None = None
+    group: str | None = None
 
     @property
     def path_(self) -> str:

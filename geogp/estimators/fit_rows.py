@@ -75,7 +75,7 @@ def data_of(
     devices = tests if points.devices is None else points.devices
     alone = np.arange(len(points)) if groups is None else groups
     known = np.zeros(len(points)) if points.error_variance is None else points.error_variance
-    return Data(scale.inputs(points), y, tests, devices, alone, known)
+    return Data(scale.inputs(points), y, tests, devices, alone, known, points.group)
 
 
 def column_of(y: ArrayLike, warn: Tell = warn_caller) -> NDArray[Any]:

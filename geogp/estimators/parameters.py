@@ -176,6 +176,7 @@ class SpatialParameters(EstimatorParameters):
     covariates: Sequence[str] | None = field(default=None, init=False)
     provider: str | None = field(default=None, init=False)
     error_variance: str | None = field(default=None, init=False)
+    group: str | None = field(default=None, init=False)
     alpha: float | None = field(default=None, init=False)
     beta: float | None = field(default=None, init=False)
     noise: str = field(default=NOISES[0], init=False)
@@ -198,6 +199,8 @@ class SpatialParameters(EstimatorParameters):
                 f"found {self.model!r}. geogp.list_models() shows the family of each model."
             )
         model.check_noise(self.noise)
+        if self.group is not None and self.error_variance is not None:
+            raise RequestError("group and error_variance cannot be given together.")
         find_preset(self.preset, self.model)
 
     def columns(self) -> PointColumns:

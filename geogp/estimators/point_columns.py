@@ -28,8 +28,9 @@ POLE = 90.0
 class Points:
     """Coordinates, times in quarters, tests, devices and exposures of n points, each (n,).
 
-    `covariates` are (n, c); `time_kind` is as in `Times`; `provider` are names, (n,). None means 1
-    for `tests` and `exposure`, and 0 for `error_variance`.
+    `covariates` are (n, c); `time_kind` is as in `Times`; `provider` are names, (n,); `group` are
+    numbers of groups of measurements, (n,). None means 1 for `tests` and `exposure`, and 0 for
+    `error_variance`.
     """
 
     x: Floats
@@ -42,6 +43,7 @@ class Points:
     covariates: Floats | None = None
     provider: NDArray[np.object_] | None = None
     error_variance: Floats | None = None
+    group: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.x)
@@ -76,14 +78,15 @@ class PointColumns:
     covariates: Sequence[str] | None = None
     provider: str | None = None
     error_variance: str | None = None
+    group: str | None = None
 
     def read(self, X: Any) -> Points:
         """Return the points of a table or an array.
 
-        A table must contain all named columns, except those of tests, devices and known errors. A
-        GeoDataFrame of points does not need the columns x and y. The columns of an array are x, y
-        and optionally time, tests and devices, in this order. Raises RequestError if a column or
-        the unit of times is missing, and DataError if a value is missing or out of range.
+        A table must contain all named columns, except those of tests, devices, known errors and
+        groups. A GeoDataFrame of points does not need the columns x and y. The columns of an array
+        are x, y and optionally time, tests and devices, in this order. Raises RequestError if a
+        column or the unit of times is missing, and DataError if a value is missing or out of range.
         """
         self.check()
         is_table = isinstance(X, pd.DataFrame)
@@ -110,11 +113,9 @@ class PointColumns:
             times = times_of(table[self.time], self.time_unit, f"the column {self.time}")
             others |= {"time": times.quarters, "time_kind": times.kind}
         if self.provider is not None:
-            self._need(table, self.provider)
-            names = table[self.provider]
-            if names.isna().any() or (names == "").any():
-                raise DataError(f"expected a provider in each row of the column {self.provider}.")
-            others["provider"] = names.astype(str).to_numpy(object)
+            others["provider"] = self._names(table, self.provider, "a provider")
+        if self.group is not None and self.group in table.columns:
+            others["group"] = pd.factorize(self._names(table, self.group, "a group"))[0]
         for key in ("tests", "devices", "exposure", "error_variance"):
             name = getattr(self, key)
             if name is not None and (key == "exposure" or name in table.columns):
@@ -175,6 +176,14 @@ class PointColumns:
         values = column.to_numpy(np.float64, na_value=np.nan)
         _check_finite(values, f"the column {name}")
         return values
+
+    def _names(self, table: pd.DataFrame, column: str, what: str) -> NDArray[np.object_]:
+        """Return the names in a column as text; raise DataError if one is missing."""
+        self._need(table, column)
+        names = table[column]
+        if names.isna().any() or (names == "").any():
+            raise DataError(f"expected {what} in each row of the column {column}.")
+        return names.astype(str).to_numpy(object)
 
     def _need(self, table: pd.DataFrame, name: str) -> None:
         if name not in table.columns:

@@ -118,11 +118,14 @@ class SpatialGP(SpatialParameters):
         points = self.columns().read(X)
         if isinstance(X, pd.DataFrame):
             warn_of_absent_counts(self.columns(), points, warn)
-        if self.error_variance is not None and points.error_variance is None:
-            raise RequestError(
-                f"expected the column {self.error_variance!r} of known error variances, found a "
-                "table without it."
-            )
+        for name, values, what in (
+            (self.error_variance, points.error_variance, "known error variances"),
+            (self.group, points.group, "groups"),
+        ):
+            if name is not None and values is None:
+                raise RequestError(
+                    f"expected the column {name!r} of {what}, found a table without it."
+                )
         target = target_of(y, len(points), warn)
         warn_of_outliers(target, warn)
         if scale is None:

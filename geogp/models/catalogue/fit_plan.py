@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
+import numpy as np
 import torch
 
 from geogp.choices import AVERAGE
 from geogp.errors import RequestError
 from geogp.models.catalogue.build import Scaling, build, without_constants
 from geogp.models.exact.exact_process import MOST_EXACT_ROWS, fit_exact
+from geogp.models.exact.passes import MOST_PASSES
 from geogp.models.fitting.few_rows import (
     MIN_PLACES,
     are_few,
@@ -42,7 +44,7 @@ class FitPlan:
 
     The preset has the values of this fit; rank and width are those of `sizes`. `scaling` is that of
     `build`. If `exact` is true and there are at most `MOST_EXACT_ROWS` rows, each of a single test,
-    the model is an exact process.
+    or rows of sessions, the model is an exact process.
     """
 
     model: str
@@ -99,7 +101,15 @@ class FitPlan:
         known = train.joined(validation) if averages else train
         single = (known.counts == 1).all()
         spare = len(known.y) - len(self.sizes.covariates)
-        if self.exact and single and MIN_PLACES <= spare <= MOST_EXACT_ROWS:
+        exact = self.exact and bool(single) and spare >= MIN_PLACES
+        sessions = 0 if known.session is None else len(np.unique(known.session))
+        if sessions > MOST_PASSES or (sessions and not exact):
+            raise RequestError(
+                f"group needs an exact process, for at most {MOST_PASSES:,} groups and "
+                f"{MIN_PLACES:,} rows more than covariates, without epochs=, rank=, batch=, "
+                f"tests=, devices= or provider=; found {len(known.y):,} rows of {sessions:,} groups."
+            )
+        if exact and (sessions or spare <= MOST_EXACT_ROWS):
             return self._fit_exact(known, warn)
         if known.error_variance.any():
             raise RequestError(

@@ -31,19 +31,24 @@ DOUBLE = torch.float64
 
 
 class Lags(NamedTuple):
-    """Differences between pairs of points: east², north², 2 east north and |time|, each (n,)."""
+    """Differences between pairs of points: east², north², 2 east north and |time|, each (n,).
+
+    `together` is 1 for two rows of one session, and 0 for others; None if no rows share sessions.
+    """
 
     east: Tensor
     north: Tensor
     both: Tensor
     time: Tensor | None
+    together: Tensor | None = None
 
     @classmethod
-    def between(cls, first: Tensor, second: Tensor) -> "Lags":
+    def between(cls, first: Tensor, second: Tensor, together: Tensor | None = None) -> "Lags":
         """Return the lags between points whose columns are east, north and time, if any."""
         columns = zip(first.unbind(-1), second.unbind(-1), strict=True)
         east, north, *time = (own - other for own, other in columns)
-        return cls(east.square(), north.square(), 2 * east * north, time[0].abs() if time else None)
+        apart = time[0].abs() if time else None
+        return cls(east.square(), north.square(), 2 * east * north, apart, together)
 
 
 @dataclass(frozen=True)
@@ -59,14 +64,20 @@ class Covariance:
         C = (1 - λ) (N T + u N + v T) / (1 + u + v)      with time (product-sum, De Cesare, Myers
                                                          and Posa 2001),
 
-    and C = 1 for a row with itself: λ is the share of the nugget, which is the noise. θ is rho, a,
-    b and logit λ, if nested also logit g and log q, with time also log τ, log u and log v, and
-    if `has_sill` the logarithm of the variance of a row, on which C does not depend. a and b are 0
-    if the field has the same range in all directions; the logarithms of the ranges in east and
-    north differ by 2 a.
+    and C = 1 for a row with itself: λ is the share of the nugget, which is the noise. Rows of one
+    session share a part of their noise, so that C also has the term
+
+        λ κ (w + (1 - w) exp(-d / τ_s)),
+
+    where d is the time between the rows, or without times their distance. θ is rho, a, b and logit
+    λ, if nested also logit g and log q, with time also log τ, log u and log v, with sessions also
+    logit κ, logit w and log τ_s, and if `has_sill` the logarithm of the variance of a row, on which
+    C does not depend. a and b are 0 if the field has the same range in all directions; the
+    logarithms of the ranges in east and north differ by 2 a.
 
     `smoothness`: 1/2, 3/2 or 5/2.
     `width`, `duration`: largest extent of the rows in space and in time; 0 without time.
+    `session`: longest duration of a session, or without times its extent; 0 without sessions.
     """
 
     smoothness: float
@@ -74,6 +85,7 @@ class Covariance:
     duration: float = 0.0
     nested: bool = False
     has_sill: bool = False
+    session: float = 0.0
 
     @property
     def form(self) -> tuple[float, bool]:
@@ -87,6 +99,7 @@ class Covariance:
             [math.log(0.3 * self.width), 0.0, 0.0, -1.0]
             + self.nested * [-1.0, -2.0]
             + (self.duration > 0) * [math.log(0.3 * self.duration or 1.0), 0.0, -1.0]
+            + (self.session > 0) * [0.0, 0.0, math.log(0.3 * self.session or 1.0)]
             + self.has_sill * [0.0]
         )
 
@@ -95,7 +108,8 @@ class Covariance:
         """Standard deviations of the normal prior of θ."""
         in_time = (self.duration > 0) * [1.5, 1.5, 1.5]
         in_space = [1.5, 0.7, 0.7, 3.0] + self.nested * [1.5, 0.7]
-        return np.array(in_space + in_time + self.has_sill * [1.5])
+        of_session = (self.session > 0) * [1.5, 1.5, 1.5]
+        return np.array(in_space + in_time + of_session + self.has_sill * [1.5])
 
     @property
     def bounds(self) -> list[tuple[float, float]]:
@@ -120,18 +134,43 @@ class Covariance:
 
     def __call__(self, theta: Floats, lags: Lags) -> Tensor:
         """Return C for pairs of different rows."""
-        return self._derived(theta, lags)[0]
+        total = self._derived(theta, lags)[0]
+        if lags.together is None:
+            return total
+        return total.add_(self._of_session(theta, lags, lags.together)[0])
 
     def slopes(self, theta: Floats, lags: Lags) -> list[Tensor]:
         """Return the derivative of C by each entry of θ but a sill, for different rows."""
         total, by_space, others = self._derived(theta, lags)
         of_space = [by_space * _quadratic(matrix, lags) for matrix in _metric(*theta[:NUGGET])[1]]
-        return [*of_space, -nugget(theta) * total, *others]
+        by_nugget = -nugget(theta) * total
+        if lags.together is not None:
+            noise, of_session = self._of_session(theta, lags, lags.together)
+            by_nugget += (1 - nugget(theta)) * noise
+            others += of_session
+        return [*of_space, by_nugget, *others]
+
+    def _of_session(
+        self, theta: Floats, lags: Lags, together: Tensor
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Return the noise that rows share, and its derivatives by its own entries of θ."""
+        end = len(theta) - self.has_sill
+        shared, lasting, tau = theta[end - 3 : end].tolist()
+        w = expit(lasting)
+        apart = (lags.east + lags.north).sqrt_() if lags.time is None else lags.time
+        steps = apart * math.exp(-tau)
+        most = nugget(theta) * expit(shared) * together
+        fading = (1 - w) * most * (-steps).exp_()
+        noise = w * most + fading
+        return noise, [expit(-shared) * noise, w * (1 - w) * most - w * fading, fading * steps]
 
     def _derived(self, theta: Floats, lags: Lags) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """Return C, its derivative by the squared distance, and those by the entries after λ."""
+        """Return C without sessions, its derivative by the squared distance, and some others.
+
+        These are the derivatives by the entries of θ after λ, but for those of sessions.
+        """
         share = 1 - nugget(theta)
-        others = theta[NUGGET + 1 : len(theta) - self.has_sill].tolist()
+        others = theta[NUGGET + 1 :].tolist()
         squared = _quadratic(_metric(*theta[:NUGGET])[0], lags)
         h = squared.clamp_(min=0).add_(LEAST).sqrt_()
         in_space, by_square = _matern(h, self.smoothness)
@@ -145,7 +184,7 @@ class Covariance:
             by_square = (1 - short) * by_square - short / (2 * q) * exponential / h
         if lags.time is None:
             return share * in_space, share * by_square, slopes
-        tau, u, v = (math.exp(value) for value in others)
+        tau, u, v = (math.exp(value) for value in others[:3])
         in_time = (lags.time / -tau).exp_()
         scale = share / (1 + u + v)
         by_space = (in_time + u) / (1 + u + v)

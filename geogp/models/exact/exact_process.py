@@ -14,9 +14,10 @@ from geogp.distributions.prediction import Prediction
 from geogp.distributions.shapes import GAUSSIAN
 from geogp.errors import DataError, RequestError
 from geogp.models import options
-from geogp.models.exact.covariance import DOUBLE, FORMS, Covariance
+from geogp.models.exact.covariance import DOUBLE, FORMS
 from geogp.models.exact.kriging import ExactRows, kriging
 from geogp.models.exact.mixture import NEAR_ROWS, KrigingMixture
+from geogp.models.exact.passes import Passes, passes_of
 from geogp.models.exact.search import WeightedKriging, posterior
 from geogp.models.field.predictive_law import (
     Errors,
@@ -65,7 +66,8 @@ class ExactProcess(Model):
     A prediction has the mean and the variance of the mixture. Each row is also predicted from the
     other rows. Unless it predicts these errors worse, a law gives their scale and their tails; the
     scale depends on the distance to the nearest row, and on the errors of few and of many rows near
-    by.
+    by. Rows of a session are left out together; a row of the mixture is then a pass, and `within`
+    is the variance of a measurement around the mean of its pass.
     """
 
     holds_rows = True
@@ -79,6 +81,7 @@ class ExactProcess(Model):
     y_sd: Tensor
     mixture: KrigingMixture
     law: PredictiveLaw
+    within: float = 0.0
 
     @property
     def device(self) -> torch.device:
@@ -102,6 +105,7 @@ class ExactProcess(Model):
         """Predict at inputs; see `Model.predict`. The noise is that of a measurement."""
         places, trend = self.placed(x)
         mean, field, noise = (part.cpu().numpy() for part in self.mixture.predict(places, trend))
+        noise += self.within
         spot = places[:, :2].cpu().numpy()
         law = self.law.parameters(self._covariates(spot)).faded(self._fade(spot))
         location, scale, shape = law.distribution()
@@ -189,6 +193,9 @@ class ExactProcess(Model):
         rows, points = self.mixture.rows, self.mixture.points
         known = rows.error_variance
         errors = {} if known is None else {"exact.error_variance": known}
+        if rows.session is not None:
+            within = torch.tensor(self.within, dtype=DOUBLE)
+            errors |= {"exact.session": rows.session, "exact.within": within}
         laws = [point.kriging for point in points]
         return {
             "exact.points": rows.points,
@@ -209,15 +216,15 @@ class ExactProcess(Model):
     def restored(cls, name: str, architecture: Architecture, tensors: Mapping[str, Tensor]) -> Self:
         """Return the process of the tensors of `state_dict`; ValueError if they do not fit."""
         points, trend, y = (tensors[f"exact.{part}"] for part in ("points", "trend", "y"))
-        rows = ExactRows(points, trend, y, tensors.get("exact.error_variance"))
+        known, session = (tensors.get(f"exact.{part}") for part in ("error_variance", "session"))
+        rows = ExactRows(points, trend, y, known, session)
         theta, weights = (tensors[f"exact.{part}"].cpu().numpy() for part in ("theta", "weights"))
         forms = tensors["exact.form"].tolist()
         if not (len(weights) == len(forms) > 0 and (weights > 0).all()):
             raise ValueError("expected weights above 0, one for each form")
         if not set(forms) <= set(range(len(FORMS))):
             raise ValueError(f"expected forms from 0 to {len(FORMS) - 1}, found {forms}")
-        sill = rows.error_variance is not None
-        laws = [Covariance(FORMS[k][0], *rows.extent, FORMS[k][1], sill) for k in forms]
+        laws = [rows.law(FORMS[k][0], nested=FORMS[k][1]) for k in forms]
         ends = np.cumsum([len(law.centre) for law in laws])
         if ends[-1] != len(theta):
             raise ValueError(f"expected {ends[-1]} parameters, found {len(theta)}")
@@ -239,34 +246,44 @@ class ExactProcess(Model):
             y_sd=tensors["y_sd"],
             mixture=KrigingMixture(rows, averaged),
             law=law,
+            within=0.0 if session is None else float(tensors["exact.within"]),
         )
 
-    def learned(self) -> Self:
-        """Return the process with the law of the errors of rows that are left out.
+    def left_out(self, passes: Passes) -> tuple[Floats, Floats]:
+        """Return mean and variance of each measurement from other rows or sessions, (n,) each."""
+        mean, variance = self.mixture.left_out
+        variance = variance + self.within * (1 - 1 / passes.rows)
+        return mean[passes.number], variance[passes.number]
+
+    def learned(self, y: Floats, passes: Passes) -> Self:
+        """Return the process with the law of the errors of measurements that are left out.
 
         The law widens intervals where errors near by are large, such as along borders. Fitted to
         four fifths of the errors, it must predict the other fifth no worse than normal errors, up
-        to `MOST_COST`. Where the errors of rows are known, their scale is not learned.
+        to `MOST_COST`. Where the errors of rows are known, their scale is not learned. `y` are the
+        standardised measurements, (n,).
         """
-        if self.mixture.rows.error_variance is not None:
+        session = self.mixture.rows.session
+        if session is None and self.mixture.rows.error_variance is not None:
             return self
-        mean, variance = self.mixture.left_out
-        values = (self.mixture.rows.y.cpu().numpy() - mean) / np.sqrt(variance)
-        n, scale = len(values), range(COVARIATES)
-        numbers = np.arange(n)
-        errors = Errors(
-            values, self._covariates(None), np.zeros(n, bool), np.ones(n, bool), numbers
-        )
-        fold = np.random.default_rng(0).permutation(n) % FOLDS
+        mean, variance = self.left_out(passes)
+        n, scale = len(y), range(COVARIATES)
+        groups = np.arange(n) if session is None else session.cpu().numpy()[passes.number]
+        alone = np.full(n, session is None)
+        covariates = self._covariates(None)[passes.number]
+        values = (y - mean) / np.sqrt(variance)
+        errors = Errors(values, covariates, np.zeros(n, bool), alone, groups)
+        names, number = np.unique(groups, return_inverse=True)
+        fold = (np.random.default_rng(0).permutation(len(names)) % FOLDS)[number]
         gains = np.zeros(n)
-        for k in range(FOLDS):
+        for k in np.unique(fold):
             known, other = errors.at(fold != k), errors.at(fold == k)
             laws = fit_law(known, scale=scale), no_law(COVARIATES)
             learned, normal = (
                 law.parameters(other.covariates).log_density(other.errors) for law in laws
             )
             gains[fold == k] = learned - normal
-        if gains.mean() < -MOST_COST:
+        if np.average(gains, weights=errors.weights) < -MOST_COST:
             return self
         return replace(self, law=fit_law(errors, scale=scale))
 
@@ -306,24 +323,42 @@ def fit_exact(
 ) -> tuple[ExactProcess, FitState]:
     """Fit an exact process to rows; the history has the mean log score of the rows, each left out.
 
-    Raises DataError if all targets are equal, RequestError if memory is short, and NumericalError
-    if no covariance of the rows factorises.
+    The rows of a session are pooled into passes, and left out together. Raises DataError if all
+    targets are equal or all rows are of one session, RequestError if memory is short, and
+    NumericalError if no covariance of the rows factorises.
     """
     start = monotonic()
     if data.y.min() == data.y.max():
         raise DataError(
             f"the target has the same value in all {len(data.y)} rows; there is nothing to learn."
         )
-    n, known = len(data.y), data.error_variance
+    if data.session is not None and data.session.min() == data.session.max():
+        raise DataError("all rows are of one session; there is nothing to learn of others.")
+    places = placed(architecture, data.x, device)[0][:, :2].cpu().numpy()
+    passes = passes_of(places, data.y, data.session)
+    n, known = len(passes.rows), data.error_variance
+    if n <= architecture.used_covariates + 2:
+        raise DataError(
+            f"the rows of all sessions lie in only {n} cells; there is too little data."
+        )
     needed, what = WORD * SQUARES * n**2, f"an exact process of {n:,} rows"
     refuse_above(needed, what, "Give fewer rows.", device)
     # Rows with large known errors say little of the unit.
     clear = data.y[known <= np.median(known)]
     clear = clear if clear.std() > 0 else data.y
     mean, sd = float(clear.mean()), float(clear.std())
-    y = torch.as_tensor((data.y - mean) / sd).to(device)
-    errors = torch.as_tensor(known / sd**2).to(device) if known.any() else None
-    rows = ExactRows(*placed(architecture, data.x, device), y, errors)
+    y = (data.y - mean) / sd
+    within = passes.within / sd**2
+    errors = passes.mean(known) / sd**2 + within / passes.rows
+    means, session = torch.as_tensor(passes.mean(y)).to(device), None
+    if data.session is not None:
+        session = torch.as_tensor(passes.mean(data.session.astype(np.float64))).to(device)
+    rows = ExactRows(
+        *placed(architecture, passes.mean(data.x), device),
+        means,
+        torch.as_tensor(errors).to(device) if errors.any() else None,
+        session,
+    )
     process = ExactProcess(
         name=name,
         architecture=architecture,
@@ -331,8 +366,9 @@ def fit_exact(
         y_sd=torch.tensor(sd, dtype=DOUBLE),
         mixture=KrigingMixture(rows, posterior(rows, seed)),
         law=no_law(COVARIATES),
+        within=within,
     )
-    process = process.learned()
-    own, variance = process.mixture.left_out
+    process = process.learned(y, passes)
+    own, variance = process.left_out(passes)
     scores = Prediction.of_moments(mean + sd * own, sd**2 * variance).log_score(data.y)
     return process, FitState(best_nll=float(scores.mean()), seconds=monotonic() - start)

@@ -41,12 +41,14 @@ class ExactRows:
     `trend`: columns of the linear trend, (n, p); the first is 1.
     `y`: standardised targets, (n,).
     `error_variance`: known variances of the errors of `y`, (n,), or None.
+    `session`: number of each row's session, (n,), or None.
     """
 
     points: Tensor
     trend: Tensor
     y: Tensor
     error_variance: Tensor | None = None
+    session: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -54,15 +56,44 @@ class ExactRows:
     def at(self, numbers: NDArray[np.intp]) -> "ExactRows":
         """Return some of the rows."""
         chosen = torch.as_tensor(numbers, device=self.y.device)
-        errors = None if self.error_variance is None else self.error_variance[chosen]
-        return ExactRows(self.points[chosen], self.trend[chosen], self.y[chosen], errors)
+        errors, session = (
+            part if part is None else part[chosen] for part in (self.error_variance, self.session)
+        )
+        return ExactRows(self.points[chosen], self.trend[chosen], self.y[chosen], errors, session)
+
+    def law(self, smoothness: float, *, nested: bool) -> Covariance:
+        """Return the covariance of this form for these rows."""
+        low, high = self.points.amin(0), self.points.amax(0)
+        width, time = (high - low).split([2, self.points.shape[1] - 2])
+        duration = float(time.max()) if len(time) else 0.0
+        axes = self.points[:, 2:] if len(time) else self.points[:, :2]
+        extents = (axes[rows].amax(0) - axes[rows].amin(0) for rows in self.sessions)
+        session = max((float(extent.norm()) for extent in extents), default=0.0)
+        # Sessions at one time say nothing of the decay, only of what rows share.
+        session = (session or 1.0) if self.has_shared_noise else 0.0
+        has_sill = self.error_variance is not None
+        return Covariance(smoothness, float(width.max()), duration, nested, has_sill, session)
+
+    @cached_property
+    def sessions(self) -> list[Tensor]:
+        """The numbers of the rows of each session; none without sessions."""
+        if self.session is None:
+            return []
+        order = torch.argsort(self.session, stable=True)
+        counts = torch.unique(self.session, return_counts=True)[1]
+        return list(order.split(counts.tolist()))
 
     @property
-    def extent(self) -> tuple[float, float]:
-        """Largest extent in space, and in time; 0 for rows of one time."""
-        low, high = self.points.amin(0), self.points.amax(0)
-        width, *time = (high - low).split([2, self.points.shape[1] - 2])
-        return float(width.max()), float(time[0].max()) if len(time[0]) else 0.0
+    def has_shared_noise(self) -> bool:
+        """Whether a session has several rows."""
+        return len(self.sessions) < len(self) and self.session is not None
+
+    def lags(self, rows: slice, others: slice) -> Lags:
+        """Return the lags between some rows and others."""
+        together = None
+        if self.session is not None and self.has_shared_noise:
+            together = (self.session[rows, None] == self.session[None, others]).to(DOUBLE)
+        return Lags.between(self.points[rows, None], self.points[None, others], together)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,9 +164,24 @@ class Kriging:
         return mean, prior - self.variance * (known.T @ known - rest.T @ rest)
 
     def left_out(self) -> tuple[Tensor, Tensor]:
-        """Return mean and variance of each row given the other rows, (n,) each (Dubrule 1983)."""
-        precision = self._precision()
-        return self.rows.y - self._solved_residual() / precision, self.variance / precision
+        """Return mean and variance of each row given the other rows, (n,) each (Dubrule 1983).
+
+        Rows of a session are left out together: with P as in `slopes`, the errors of some rows g
+        are P_gg^(-1) (P y)_g, and s² P_gg^(-1) is their covariance.
+        """
+        solved = self._solved_residual()
+        if self.rows.session is None:
+            precision = self._precision()
+            return self.rows.y - solved / precision, self.variance / precision
+        mean, variance = torch.empty_like(solved), torch.empty_like(solved)
+        for rows in self.rows.sessions:
+            W, A = self.W[:, rows], self.trend_error[:, rows]
+            precision = W.T @ W - A.T @ A
+            precision.diagonal().add_(JITTER * precision.diagonal())
+            factor = torch.linalg.cholesky(precision)
+            mean[rows] = self.rows.y[rows] - torch.cholesky_solve(solved[rows, None], factor)[:, 0]
+            variance[rows] = self.variance * torch.cholesky_inverse(factor).diagonal()
+        return mean, variance
 
     def slopes(self) -> tuple[Floats, Floats]:
         """Return the gradient of the log evidence, (m,), and the information about θ, (m, m).
@@ -153,10 +199,10 @@ class Kriging:
         If s² is an entry of θ, it is not integrated out, and the second term is 0; its R_k is R
         without the known variances.
         """
-        points, n = self.rows.points, len(self.rows)
+        n = len(self.rows)
         c = self._solved_residual()
         gradient, prior_precision = self.covariance.prior_slopes(self.theta)
-        moved = torch.zeros(len(gradient), n, dtype=DOUBLE, device=points.device)
+        moved = torch.zeros(len(gradient), n, dtype=DOUBLE, device=c.device)
         for rows in _chunks(n):
             upto = slice(rows.stop)
             weights = torch.outer(c[rows] / self.sill, c[upto])
@@ -164,7 +210,7 @@ class Kriging:
             weights += self.trend_error[:, rows].T @ self.trend_error[:, upto]
             # Each pair has two entries in R, so that the halves become a whole.
             weights.tril_(rows.start - 1)
-            lags = Lags.between(points[rows, None], points[None, upto])
+            lags = self.rows.lags(rows, upto)
             before = slice(rows.start)
             for k, slope in enumerate(self.covariance.slopes(self.theta, lags)):
                 slope.diagonal(rows.start).zero_()
@@ -225,8 +271,7 @@ def kriging(covariance: Covariance, theta: Floats, rows: ExactRows) -> Kriging:
     # Only the lower triangle is used.
     R = torch.empty(n, n, dtype=DOUBLE, device=rows.y.device)
     for some in _chunks(n):
-        lags = Lags.between(rows.points[some, None], rows.points[None, : some.stop])
-        R[some, : some.stop] = covariance(theta, lags)
+        R[some, : some.stop] = covariance(theta, rows.lags(some, slice(some.stop)))
     R.diagonal().fill_(1 + JITTER)
     if rows.error_variance is not None:
         R.diagonal().add_(rows.error_variance / math.exp(theta[-1]))

@@ -91,7 +91,9 @@ class KrigingMixture:
         """Distance up to which the errors of rows say something, in km."""
         distance = self.near(None)[0]
         apart = distance[distance > 0]
-        return float(np.quantile(apart, REACH)) if len(apart) else self.rows.extent[0]
+        return (
+            float(np.quantile(apart, REACH)) if len(apart) else float(np.ptp(self._spots, 0).max())
+        )
 
     def distance(self, places: Floats) -> Floats:
         """Return the distance to the nearest row, (n,)."""
@@ -101,16 +103,16 @@ class KrigingMixture:
         """Return the distance to the nearest row, (m,), and mean squared errors of near rows.
 
         There is a mean for each number in `NEAR_ROWS`, (m, 2). `places`, (m, 2); None for the rows,
-        each without itself.
+        each without itself, or without its session.
         """
-        rows = self._spots
-        counts = np.clip(len(rows) // NEAR_SHARE, 1, NEAR_ROWS)
+        counts = np.clip(len(self.rows) // NEAR_SHARE, 1, NEAR_ROWS)
         count = int(counts.max())
-        found = self._tree.query(rows if places is None else places, count + (places is None))
-        distance, number = (
-            np.asarray(part).reshape(-1, count + (places is None)) for part in found
-        )
-        if places is None:
+        if places is not None:
+            distance, number = _nearest(self._tree, places, count)
+        elif self.rows.session is not None:
+            distance, number = self._of_other_sessions(count)
+        else:
+            distance, number = _nearest(self._tree, self._spots, count + 1)
             # A row is among the nearest ones, in any order, or as many others are at its place.
             own = number == np.arange(len(number))[:, None]
             own[~own.any(1), -1] = True
@@ -118,6 +120,22 @@ class KrigingMixture:
         squares = self._squares[number]
         sums = np.column_stack([squares[:, :nearest].sum(1) for nearest in counts])
         return distance[:, 0], (sums + PRIOR_ROWS) / (counts + PRIOR_ROWS)
+
+    def _of_other_sessions(self, count: int) -> tuple[Floats, NDArray[np.intp]]:
+        """Return distances and numbers of the nearest rows of other sessions, (n, count) each.
+
+        If there are fewer, the last of them is repeated.
+        """
+        n = len(self.rows)
+        distance, number = np.empty((n, count)), np.empty((n, count), np.intp)
+        for session in self.rows.sessions:
+            own = session.cpu().numpy()
+            others = np.delete(np.arange(n), own)
+            least = min(count, len(others))
+            columns = np.minimum(np.arange(count), least - 1)
+            found = _nearest(tree_of(self._spots[others]), self._spots[own], least)
+            distance[own], number[own] = found[0][:, columns], others[found[1][:, columns]]
+        return distance, number
 
     @cached_property
     def _spots(self) -> Floats:
@@ -143,3 +161,9 @@ class KrigingMixture:
     def _summed(self, values: Sequence[Tensor]) -> Tensor:
         pairs = zip(self.points, values, strict=True)
         return torch.stack([point.weight * own for point, own in pairs]).sum(0)
+
+
+def _nearest(tree: KDTree, places: Floats, count: int) -> tuple[Floats, NDArray[np.intp]]:
+    """Return distances and numbers of the nearest points of a tree, (m, count) each."""
+    distance, number = tree.query(places, count)
+    return np.reshape(distance, (-1, count)), np.reshape(number, (-1, count))

@@ -124,9 +124,7 @@ def posterior(rows: ExactRows, seed: int) -> list[WeightedKriging]:
     NumericalError if no covariance of the rows factorises.
     """
     order = np.random.default_rng([seed, 11]).permutation(len(rows))
-    width, duration = rows.extent
-    sill = rows.error_variance is not None
-    laws = [Covariance(nu, width, duration, nested, sill) for nu, nested in FORMS]
+    laws = [rows.law(nu, nested=nested) for nu, nested in FORMS]
     starts = {law: law.starts() for law in laws}
     most_trend = rows.trend.shape[1] * ROWS_PER_TREND
     sizes = [size for size in SUBSETS if most_trend < size < 0.7 * len(rows)]

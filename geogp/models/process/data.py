@@ -25,6 +25,8 @@ class Data:
         All rows at a place must be in the same group.
     `error_variance`: known variance of the error of each target, (n,), in addition to noise that
         is estimated; 0 by default.
+    `session`: the number of each row's session, (n,), whose rows share a part of their noise; by
+        default None: there are no sessions.
 
     Raises DataError if shapes do not agree, there are no rows, a value is not a finite real number,
     a number of tests or devices is below 1, a row has more devices than tests, or a variance is
@@ -37,6 +39,7 @@ class Data:
     devices: Floats = None  # type: ignore[assignment]
     groups: NDArray[np.int64] = None  # type: ignore[assignment]
     error_variance: Floats = None  # type: ignore[assignment]
+    session: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "x", as_floats(self.x, "inputs"))
@@ -67,7 +70,9 @@ class Data:
 
     def at(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> "Data":
         """Return some of the rows."""
-        return replace(self, **{name: getattr(self, name)[rows] for name in FIELDS})
+        own = None if self.session is None else self.session[rows]
+        chosen = {name: getattr(self, name)[rows] for name in FIELDS}
+        return replace(self, **chosen, session=own)
 
     def joined(self, other: "Data") -> "Data":
         """Return these rows followed by other rows; groups of the two sets stay separate."""
@@ -77,7 +82,10 @@ class Data:
         )
         second = replace(second, groups=second.groups + first.groups.max() + 1)
         pairs = ((getattr(first, name), getattr(second, name)) for name in FIELDS)
-        return Data(*map(np.concatenate, pairs))
+        joined = Data(*map(np.concatenate, pairs))
+        if self.session is None or other.session is None:
+            return joined
+        return replace(joined, session=np.concatenate([self.session, other.session]))
 
     def _take_numbers(self, name: str, default: Floats, least: int) -> None:
         given = getattr(self, name)
