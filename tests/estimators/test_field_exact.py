@@ -251,3 +251,56 @@ def test_known_errors_that_cannot_be_used_are_refused(instruments):
         model.fit(table.assign(known=-1.0), values)
     with pytest.raises(RequestError, match="known error variances need an exact process"):
         FieldGP(**PLAIN, error_variance="known", epochs=1).fit(table, values)
+
+
+@pytest.fixture(scope="module")
+def drives():
+    """Rows of 25 drives, each with an error of its own; the last five are new."""
+    random = np.random.default_rng(2)
+    start, step = random.uniform(20, 80, (25, 1, 2)), random.uniform(-0.5, 0.5, (25, 1, 2))
+    places = (start + np.arange(40)[:, None] * step).reshape(-1, 2)
+    drive = np.arange(25).repeat(40)
+    values = np.sin(places[:, 0] / 20) + 0.5 * random.standard_normal(25)[drive]
+    table = pd.DataFrame(places, columns=["east", "north"]).assign(
+        drive=[f"drive {number}" for number in drive],
+        at=pd.Timestamp("2024-01-01") + pd.to_timedelta(drive * 3600 + np.arange(1000) % 40, "s"),
+    )
+    return table, values + 0.2 * random.standard_normal(1000), drive < 20
+
+
+@pytest.mark.parametrize("time", [None, "at"])
+def test_rows_of_new_groups_are_inside(drives, time):
+    table, values, known = drives
+    model = FieldGP(**PLAIN, group="drive", time=time).fit(table[known], values[known])
+    assert model.path_ == "exact"
+    assert not model.validation_.any()
+    new = table[~known].drop(columns="drive")
+    law = model.predict_distribution(new)
+    assert 0.5 < np.sqrt(np.median(law.noise_variance)) < 1.0 if time is None else True
+    z = (values[~known] - law.mean) / law.sd
+    assert 0.3 < np.mean(z**2) < 2
+    np.testing.assert_array_equal(model.predict(table[~known]), law.median)
+
+
+def test_groups_are_read_as_labels_and_their_order_does_not_matter(drives):
+    table, values, known = drives
+    few = table[known][::8].reset_index(drop=True)
+    first = FieldGP(**PLAIN, group="drive").fit(few, values[known][::8])
+    numbers = few["drive"].map({name: -k for k, name in enumerate(few["drive"].unique())})
+    other = FieldGP(**PLAIN, group="drive").fit(few.assign(drive=numbers), values[known][::8])
+    np.testing.assert_allclose(first.predict(table[~known]), other.predict(table[~known]))
+
+
+def test_groups_that_cannot_be_used_are_refused(drives):
+    table, values, _ = drives
+    with pytest.raises(RequestError, match="expected the column 'drive' of groups"):
+        FieldGP(**PLAIN, group="drive").fit(table.drop(columns="drive"), values)
+    with pytest.raises(DataError, match="expected a group in each row of the column drive"):
+        FieldGP(**PLAIN, group="drive").fit(table.assign(drive=None), values)
+    with pytest.raises(RequestError, match="group and error_variance cannot be given together"):
+        FieldGP(**PLAIN, group="drive", error_variance="known").fit(table, values)
+    with pytest.raises(RequestError, match="group needs an exact process, for at most 1,500"):
+        FieldGP(**PLAIN, group="drive", epochs=1).fit(table, values)
+    many = pd.concat([table] * 2, ignore_index=True)
+    with pytest.raises(RequestError, match="found 2,000 rows of 2,000 groups"):
+        FieldGP(**PLAIN, group="drive").fit(many.assign(drive=range(2000)), np.tile(values, 2))

@@ -107,7 +107,8 @@ class FitPlan:
             raise RequestError(
                 f"group needs an exact process, for at most {MOST_PASSES:,} groups and "
                 f"{MIN_PLACES:,} rows more than covariates, without epochs=, rank=, batch=, "
-                f"tests=, devices= or provider=; found {len(known.y):,} rows of {sessions:,} groups."
+                f"tests=, devices= or provider=; found {len(known.y):,} rows of "
+                f"{sessions:,} groups."
             )
         if exact and (sessions or spare <= MOST_EXACT_ROWS):
             return self._fit_exact(known, warn)

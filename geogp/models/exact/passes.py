@@ -40,9 +40,9 @@ def passes_of(places: Floats, y: Floats, session: NDArray[np.int64] | None) -> P
     n = len(y)
     if session is None or n <= MOST_PASSES:
         return Passes(np.arange(n), np.ones(n, np.intp), 0.0)
-    low, width = places.min(0), np.ptp(places, 0).max()
+    low, width = places.min(0), np.ptp(places, 0).max() or 1.0
     for power in range(FINEST, -1, -1):
-        cells = np.floor((places - low) * (2**power / width)).astype(np.int64)
+        cells = np.floor((places - low) * (2**power / width)).clip(max=2**power - 1)
         keys = np.column_stack([session, cells])
         _, number, count = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
         if len(count) <= MOST_PASSES:

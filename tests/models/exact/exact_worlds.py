@@ -7,20 +7,21 @@ from sklearn.gaussian_process.kernels import Matern
 from geogp.models.exact.kriging import ExactRows
 
 
-def make_rows(n=60, *, seed=0, time=False, trend=1, known=False):
+def make_rows(n=60, *, seed=0, time=False, trend=1, known=False, sessions=0):
     """Rows at random places, with a smooth field, noise of sd 0.3 and a trend of some columns.
 
-    `known`: whether the rows have known errors, with sds of up to 1.
+    `known`: whether the rows have known errors, with sds of up to 1. `sessions`: their number.
     """
     random = np.random.default_rng(seed)
     points = random.uniform(0, 10, (n, 3 if time else 2))
     columns = np.column_stack([np.ones(n), *random.standard_normal((trend - 1, n))])
     y = np.sin(points[:, 0]) + np.cos(points[:, 1] / 2) + 0.3 * random.standard_normal(n)
-    if not known:
-        return ExactRows(*(torch.as_tensor(part) for part in (points, columns, y)))
-    sd = random.uniform(0, 1, n)
+    sd = random.uniform(0, 1, n) * known
     y = y + sd * random.standard_normal(n)
-    return ExactRows(*(torch.as_tensor(part) for part in (points, columns, y, sd**2)))
+    parts = [torch.as_tensor(part) for part in (points, columns, y)]
+    errors = torch.as_tensor(sd**2) if known else None
+    session = torch.as_tensor(random.integers(sessions, size=n)) if sessions else None
+    return ExactRows(*parts, errors, session)
 
 
 def correlation(first, second, theta, smoothness):

@@ -60,6 +60,28 @@ def test_slopes_are_differences_of_covariances(smoothness, nested, time):
         np.testing.assert_allclose(slope, change, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize("time", [False, True])
+def test_rows_of_a_session_share_noise_that_decays(time):
+    points = torch.as_tensor(POINTS[:, : 3 if time else 2])
+    session = torch.arange(12) // 4
+    together = (session[:, None] == session[None]).double()
+    theta = np.array([*THETA[:4], *(THETA[6:] if time else []), 0.8, -0.4, 0.6])
+    law = Covariance(1.5, 10.0, 10.0 * time, session=5.0)
+    plain = Lags.between(points[:, None], points[None])
+    lags = Lags.between(points[:, None], points[None], together)
+    axes = POINTS[:, 2:] if time else POINTS[:, :2]
+    apart = np.linalg.norm(axes[:, None] - axes[None], axis=-1)
+    kappa, w = 1 / (1 + np.exp([-0.8, 0.4]))
+    shared = nugget(theta) * kappa * (w + (1 - w) * np.exp(-apart / np.exp(0.6)))
+    found = law(theta, lags) - law(theta, plain)
+    np.testing.assert_allclose(found, shared * together.numpy(), atol=1e-12)
+    slopes = law.slopes(theta, lags)
+    assert len(slopes) == len(theta) == len(law.centre) == len(law.spread)
+    for slope, step in zip(slopes, 1e-6 * np.eye(len(theta)), strict=True):
+        change = (law(theta + step, lags) - law(theta - step, lags)) / 2e-6
+        np.testing.assert_allclose(slope, change, rtol=1e-6, atol=1e-8)
+
+
 def test_slopes_exist_where_rows_coincide_and_ranges_are_equal():
     points = torch.zeros(2, 2, dtype=torch.float64)
     theta = np.array([1.0, 0.0, 0.0, 0.0])

@@ -1,5 +1,7 @@
 """The exact process as a model: predictions, its law, what it refuses, and its file."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ import torch
 from geogp.errors import DataError, RequestError
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.exact.exact_process import ExactProcess, fit_exact
+from geogp.models.exact.passes import MOST_PASSES
 from geogp.models.joint.level import joint_level
 from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.models.process.architecture import Architecture
@@ -94,6 +97,76 @@ def test_the_law_learns_the_size_of_errors():
     assert process.widened(1.0).predict(np.array([[0.5, 0.0]])).sd < sd[1]
     assert np.isfinite(history.best_nll)
     assert history.losses == []
+
+
+SESSIONS = Architecture(d=2, units=(10.0, 10.0))
+
+
+def driven(sessions, *, rows=30, seed=0):
+    """Rows of drives along straight lines, each with an error of its own of sd .5."""
+    random = np.random.default_rng(seed)
+    starts, ends = random.uniform(-1, 1, (2, sessions, 1, 2))
+    x = (starts + np.linspace(0, 0.5, rows)[:, None] * (ends - starts)).reshape(-1, 2)
+    session = np.arange(sessions).repeat(rows)
+    own = 0.5 * random.standard_normal(sessions)[session]
+    y = np.sin(3 * x[:, 0]) + own + 0.3 * random.standard_normal(len(x))
+    return Data(x, y, session=session)
+
+
+@pytest.fixture
+def few_passes(monkeypatch):
+    """The largest number of passes, which is small."""
+    monkeypatch.setattr("geogp.models.exact.passes.MOST_PASSES", 400)
+    return 400
+
+
+def level_and_inside(data, new):
+    process, _ = fit_exact("field", SESSIONS, data, 0, CPU)
+    level = process.predict(new.x, level=True)
+    z = (level.mean - np.sin(3 * new.x[:, 0])) / level.sd
+    lower, upper = process.predict(new.x).interval(0.95)
+    return np.mean(z**2), np.mean((lower < new.y) & (new.y < upper))
+
+
+def test_intervals_hold_the_rows_of_new_sessions(few_passes):
+    """Without sessions, the level is far more certain than it may be."""
+    aware, unaware = [], []
+    for seed in range(3):
+        data, new = driven(30, rows=60, seed=seed), driven(60, rows=5, seed=100 + seed)
+        aware.append(level_and_inside(data, new))
+        alone = replace(data.at(np.arange(0, len(data.y), 6)), session=None)
+        unaware.append(level_and_inside(alone, new))
+    squares, inside = np.mean(aware, 0)
+    assert 0.93 < inside < 0.975
+    assert 0.25 < squares < 1.6
+    assert np.mean(unaware, 0)[0] > 2 * squares
+
+
+def test_rows_of_sessions_are_pooled_and_kept_in_a_file(few_passes, tmp_path):
+    data, new = driven(20, rows=50), driven(5, seed=9)
+    process, state = fit_exact("field", SESSIONS, data, 0, CPU)
+    rows = process.mixture.rows
+    assert 100 < len(rows) <= few_passes < len(data.y)
+    assert process.within * float(process.y_sd) ** 2 == pytest.approx(0.09, rel=0.1)
+    assert np.isfinite(state.best_nll)
+    law, level = process.predict(new.x), process.predict(new.x, level=True)
+    assert np.median(law.noise_variance) == pytest.approx(0.5**2 + 0.3**2, rel=0.5)
+    assert not level.noise_variance.any()
+    save_model(process, tmp_path / "m.safetensors")
+    again, _ = load_model(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(again.predict(new.x).sd, law.sd)
+    np.testing.assert_array_equal(again.predict(new.x).mean, law.mean)
+
+
+def test_sessions_that_tell_nothing_are_refused():
+    data = driven(4)
+    one = replace(data, session=np.zeros(len(data.y), np.int64))
+    with pytest.raises(DataError, match="all rows are of one session"):
+        fit_exact("field", SESSIONS, one, 0, CPU)
+    many = driven(2, rows=MOST_PASSES)
+    same = replace(many, x=np.zeros_like(many.x))
+    with pytest.raises(DataError, match="the rows of all sessions lie in only 2 cells"):
+        fit_exact("field", SESSIONS, same, 0, CPU)
 
 
 def test_far_from_rows_the_law_fades_to_the_process(process):

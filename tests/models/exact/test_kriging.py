@@ -73,6 +73,44 @@ def test_a_row_left_out_is_predicted_as_by_a_fit_without_it(trend):
         assert float(variance[k]) / scale == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize("time", [False, True])
+def test_a_session_left_out_is_predicted_as_by_a_fit_without_it(time):
+    rows = make_rows(30, time=time, sessions=5)
+    law = rows.law(1.5, nested=True)
+    theta = np.array([*THETA, *[0.5, 0.1, -0.4] * time, 0.4, -0.3, 0.9])
+    solved = kriging(law, theta, rows)
+    mean, variance = solved.left_out()
+    for own in (0, 3):
+        numbers = np.flatnonzero(rows.session == own)
+        others = kriging(law, theta, rows.at(np.flatnonzero(rows.session != own)))
+        own_mean, field = others.field(rows.points[numbers], rows.trend[numbers])
+        np.testing.assert_allclose(mean[numbers], own_mean, rtol=1e-6)
+        expected = (field + others.noise) / others.variance
+        np.testing.assert_allclose(variance[numbers] / solved.variance, expected, rtol=1e-6)
+
+
+def test_sessions_of_one_row_each_share_nothing():
+    rows = make_rows(20)
+    alone = replace(rows, session=torch.arange(20))
+    assert alone.law(1.5, nested=True) == rows.law(1.5, nested=True)
+    values = [kriging(LAW, THETA, each).log_evidence for each in (rows, alone)]
+    assert values[0] == pytest.approx(values[1], rel=1e-12)
+
+
+def test_rows_of_a_session_at_one_time_share_noise_that_does_not_decay():
+    rows = make_rows(20, time=True, sessions=4)
+    points = rows.points.clone()
+    points[:, 2] = rows.session.double()
+    rows = replace(rows, points=points)
+    law = rows.law(1.5, nested=True)
+    theta = np.array([*THETA, 0.5, 0.1, -0.4, 0.4, -0.3, 0.9])
+    with_noise = law(theta, rows.lags(slice(None), slice(None)))
+    without = law(theta, Lags.between(rows.points[:, None], rows.points[None]))
+    together = (rows.session[:, None] == rows.session[None]).double()
+    shared = nugget(theta) / (1 + np.exp(-0.4)) * together
+    np.testing.assert_allclose(with_noise - without, shared, atol=1e-12)
+
+
 def test_the_evidence_is_an_integral_over_trend_and_variance():
     """Differences between two θ, against numerical integrals of the density of the rows."""
 
@@ -92,16 +130,24 @@ def test_the_evidence_is_an_integral_over_trend_and_variance():
 
 
 @pytest.fixture(
-    params=[(False, 1, False), (False, 3, False), (True, 2, False), (False, 2, True)], ids=str
+    params=[
+        (False, 1, False, 0),
+        (False, 3, False, 0),
+        (True, 2, False, 0),
+        (False, 2, True, 0),
+        (False, 1, True, 6),
+        (True, 2, False, 6),
+    ],
+    ids=str,
 )
 def solved(request):
-    """Kriging of rows with or without time and known errors, and with a trend."""
-    time, trend, known = request.param
-    rows = make_rows(40, time=time, trend=trend, known=known)
+    """Kriging of rows with or without time, known errors and sessions, and with a trend."""
+    time, trend, known, sessions = request.param
+    rows = make_rows(40, time=time, trend=trend, known=known, sessions=sessions)
     if trend == 3:  # covariates that depend on each other
         rows = replace(rows, trend=torch.cat([rows.trend, 2 * rows.trend[:, 1:2]], 1))
-    theta = np.array([*THETA, *([0.5, 0.1, -0.4] if time else []), *([0.3] if known else [])])
-    return kriging(Covariance(1.5, *rows.extent, nested=True, has_sill=known), theta, rows)
+    more = [0.5, 0.1, -0.4] * time + [0.4, -0.3, 0.9] * (sessions > 0) + [0.3] * known
+    return kriging(rows.law(1.5, nested=True), np.array([*THETA, *more]), rows)
 
 
 def test_the_evidence_has_its_gradient(solved):
@@ -117,7 +163,7 @@ def test_the_evidence_has_its_gradient(solved):
 def test_the_information_is_that_of_dense_matrices(solved):
     """With R, or V if errors are known, its derivatives by differences, and P by an inverse."""
     law, rows = solved.covariance, solved.rows
-    lags = Lags.between(rows.points[:, None], rows.points[None])
+    lags = rows.lags(slice(None), slice(None))
 
     def dense_of(theta):
         R = law(theta, lags).numpy()

@@ -1,12 +1,15 @@
 """A mixture of kriging with different parameters, by its moments."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import torch
 from exact_worlds import make_rows
 
 from geogp.models.exact.covariance import Covariance
 from geogp.models.exact.kriging import kriging
-from geogp.models.exact.mixture import KrigingMixture
+from geogp.models.exact.mixture import NEAR_SHARE, KrigingMixture
 from geogp.models.exact.search import WeightedKriging
 
 WEIGHTS = (0.3, 0.7)
@@ -71,3 +74,30 @@ def test_near_rows_are_the_nearest_others(mixture, monkeypatch, share, counts):
     np.testing.assert_array_equal(at_rows[0], 0)
     own = (squares + squares[order[:, : counts[0] - 1]].sum(1) + 2) / (counts[0] + 2)
     np.testing.assert_allclose(at_rows[1][:, 0], own)
+
+
+@pytest.mark.parametrize("sessions", [2, 12])
+def test_near_rows_of_a_session_are_of_other_sessions(sessions):
+    rows = make_rows(40, sessions=sessions)
+    law = rows.law(1.5, nested=False)
+    mixture = KrigingMixture(rows, [WeightedKriging(1.0, kriging(law, law.centre, rows))])
+    mean, variance = mixture.left_out
+    squares = (rows.y.numpy() - mean) ** 2 / variance
+    apart = torch.cdist(rows.points, rows.points).numpy()
+    apart[(rows.session[:, None] == rows.session[None]).numpy()] = np.inf
+    count = 40 // NEAR_SHARE
+    order = apart.argsort(1)[:, :count]
+    distance, found = mixture.near(None)
+    np.testing.assert_allclose(distance, apart.min(1))
+    np.testing.assert_allclose(found[:, 0], (squares[order].sum(1) + 2) / (count + 2))
+
+
+def test_a_row_that_is_the_only_one_of_other_sessions_is_repeated():
+    rows = replace(make_rows(32), session=torch.tensor([1] + [0] * 31))
+    law = rows.law(1.5, nested=False)
+    mixture = KrigingMixture(rows, [WeightedKriging(1.0, kriging(law, law.centre, rows))])
+    mean, variance = mixture.left_out
+    square = float((rows.y[0] - mean[0]) ** 2 / variance[0])
+    distance, found = mixture.near(None)
+    np.testing.assert_allclose(found[1:, 0], (4 * square + 2) / 6)
+    np.testing.assert_allclose(distance[1:], torch.cdist(rows.points[1:], rows.points[:1])[:, 0])

@@ -108,7 +108,7 @@ def test_a_form_that_does_not_factorise_is_left_out(monkeypatch):
 def test_the_search_ends_where_another_optimiser_ends(theta):
     """L-BFGS-B, from the truth, on the same density."""
     rows = drawn(np.array(theta), 200)
-    law = Covariance(1.5, *rows.extent)
+    law = rows.law(1.5, nested=False)
 
     def loss(theta):
         solved = kriging(law, theta, rows)
