@@ -32,6 +32,7 @@ PAGES = {
     "next/demo": ("answers.next_tiles", _whole),
     "ablation/table": ("accuracy.ablation", _whole),
     "beyond/table": ("accuracy.beyond", _whole),
+    "drives/table": ("accuracy.drives", _whole),
     "few-rows/table": ("accuracy.few_rows", _whole),
     "small-regions/table": ("accuracy.small_regions", _whole),
     "spatial/table": ("accuracy.spatial", _whole),
