@@ -95,14 +95,16 @@ class CellTimes:
     """The times in a column of n cells, in UTC.
 
     `quarter` is the index of each quarter, and -1 in missing and unreadable cells; `wrong` marks
-    unreadable ones. `ahead` and `early` mark times in the future and before `FIRST_YEAR`. `note`,
-    `question` and `sample` are as in `CellNumbers`.
+    unreadable ones. `seconds` are counted from 1970, and NaN in these cells. `ahead` and `early`
+    mark times in the future and before `FIRST_YEAR`. `note`, `question` and `sample` are as in
+    `CellNumbers`.
     """
 
     quarter: NDArray[np.int64]
     wrong: NDArray[np.bool_]
     ahead: NDArray[np.bool_]
     early: NDArray[np.bool_]
+    seconds: NDArray[np.float64]
     note: str = ""
     question: str = ""
     sample: str = ""
@@ -182,6 +184,7 @@ def read_times(
         wrong=distinct.wrong[inverse],
         ahead=distinct.ahead[inverse],
         early=distinct.early[inverse],
+        seconds=distinct.seconds[inverse],
     )
 
 
@@ -246,7 +249,8 @@ def _from_texts(texts: list[str], dates: str | None, zone: dt.tzinfo) -> CellTim
     if question:
         none = np.zeros(len(texts), np.bool_)
         empty = np.full(len(texts), -1)
-        return CellTimes(empty, none, none, none, question=question, sample=note)
+        unknown = np.full(len(texts), np.nan)
+        return CellTimes(empty, none, none, none, unknown, question=question, sample=note)
     zones = dict.fromkeys(one.zone for one in parsed if one is not None)
     moments = np.full(len(texts), np.datetime64("NaT"), "datetime64[s]")
     for place, one in enumerate(parsed):
@@ -382,6 +386,12 @@ def _quarters(times: "pd.Series[Any]", missing: NDArray[np.bool_], note: str) ->
     early = (times < pd.Timestamp(FIRST_YEAR, 1, 1, tz="UTC")).to_numpy()
     filled = times.fillna(pd.Timestamp(FIRST_YEAR, 1, 1, tz="UTC"))
     quarter = np.asarray(filled.dt.year * 4 + filled.dt.quarter - 1, np.int64)
+    seconds = (filled - pd.Timestamp(0, tz="UTC")).dt.total_seconds().to_numpy(np.float64)
     return CellTimes(
-        np.where(unread, -1, quarter), unread & ~np.asarray(missing), ahead, early, note
+        np.where(unread, -1, quarter),
+        unread & ~np.asarray(missing),
+        ahead,
+        early,
+        np.where(unread, np.nan, seconds),
+        note,
     )

@@ -67,10 +67,11 @@ def with_dates(table: PointTable, options: PointOptions, needed: Sequence[str]) 
 
 def read_quarters(
     review: RowReview, columns: dict[str, str], options: PointOptions
-) -> NDArray[np.int64]:
+) -> tuple[NDArray[np.int64], Floats]:
     """Return the index of each row's quarter in UTC, (n,), and mark rows without a time.
 
-    Raises DataError if the times are local without a time zone, or if there are times beside
+    Also returns the seconds since 1970, (n,), which are NaN where they are unknown. Raises
+    DataError if the times are local without a time zone, or if there are times beside
     ``--at-quarter``.
     """
     table = review.table
@@ -81,7 +82,8 @@ def read_quarters(
                 "for a file without times. Leave --at-quarter out, or rename the column."
             )
         review.notes.append(("time", f"{options.at_quarter} for all rows (--at-quarter)"))
-        return np.full(len(table), quarter_index(options.at_quarter), np.int64)
+        quarter = np.full(len(table), quarter_index(options.at_quarter), np.int64)
+        return quarter, np.full(len(table), np.nan)
     name = columns["time"]
     cells, texts = table.frame[name], table.values(name)
     if "date" in columns:
@@ -100,7 +102,7 @@ def read_quarters(
     if times.question:
         column = columns.get("date", columns["time"])
         review.ask(column, times.sample, times.question, "Choose the form with --dates.")
-        return times.quarter
+        return times.quarter, times.seconds
     for wrong, reason in (
         (texts == "", "no time"),
         (times.wrong, "unreadable time"),
@@ -112,7 +114,7 @@ def read_quarters(
             review.mark(wrong, f"{reason} in the column {shown(name)}{first}")
     note = f", {times.note}" if times.note else ""
     review.notes.append(("time", f"from the column {shown(name)}{note}"))
-    return times.quarter
+    return times.quarter, times.seconds
 
 
 def read_target(

@@ -30,6 +30,7 @@ from geogp.geodata.points.checks import (
     mistakes,
     unlike_neighbours,
 )
+from geogp.geodata.points.drives import drives_of
 from geogp.geodata.points.measured_cells import read_quarters, read_target, with_dates
 from geogp.geodata.points.point_options import PointSource
 from geogp.geodata.points.roles import SPEEDS, plain, role_of
@@ -66,6 +67,7 @@ class PointTests:
     `provider` are names, (n,), or None if all providers are pooled. `notes` are pairs of a subject
     and what was understood of it; `units` has the unit of a column, and where it was read from.
     `counts` has the number of left-out rows for each reason, and `left_out` the rows themselves.
+    `drive` are numbers of drives, (n,), if the tests are a log of drives.
     """
 
     path: Path
@@ -84,6 +86,7 @@ class PointTests:
     units: dict[str, tuple[str, str]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     left_out: pd.DataFrame = field(default_factory=pd.DataFrame)
+    drive: NDArray[np.int64] | None = None
 
     @property
     def extent(self) -> BaseGeometry:
@@ -158,12 +161,17 @@ class PointTests:
         )
 
     def _pooled(self, codes: NDArray[np.uint64], rows: NDArray[np.bool_]) -> TileRows:
-        """Return the mean of the marked tests in each tile, with the number of tests."""
+        """Return the mean of the marked tests in each tile, with the number of tests.
+
+        The tests of one drive in a tile are of one device, otherwise each test is of its own.
+        """
         code, tile = np.unique(codes[rows], return_inverse=True)
-        tests = np.bincount(tile)
+        tests = devices = np.bincount(tile)
+        if self.drive is not None:
+            passes = np.unique(np.column_stack([tile, self.drive[rows]]), axis=0)
+            devices = np.bincount(passes[:, 0])
         column = find_target(self.target)
-        column = find_target(self.target)
-        known: dict[str, NDArray[Any]] = {"tests": tests, "devices": tests}
+        known: dict[str, NDArray[Any]] = {"tests": tests, "devices": devices}
         if not column.counted:
             known[column.columns[0]] = np.bincount(tile, self.value[rows]) / tests
         try:
@@ -216,7 +224,7 @@ def read_point_tests(
     review = RowReview.of(table)
     review.mark(_other_service(table, columns, service), f"not {service}", apart=True)
     longitude, latitude = read_places(review, columns, options)
-    quarter = read_quarters(review, columns, options)
+    quarter, seconds = read_quarters(review, columns, options)
     value, units = np.ones(len(table)), {}
     if not find_target(target).counted:
         value, unit = read_target(review, columns[target], options, target, service)
@@ -236,6 +244,15 @@ def read_point_tests(
         check_extent(path, longitude[kept], latitude[kept])
     warnings += far_warnings(table, far, refuse=not apart)
     warnings += _doubts(table, kept, (longitude, latitude), value, target)
+    drive = drives_of(longitude[kept], latitude[kept], seconds[kept])
+    if drive is not None:
+        drives = f"{drive.max() + 1:,} drives"
+        review.notes.append(("drives", f"{drives}: tests follow each other in time and place"))
+        warnings.append(
+            f"{path.name} is a log of {drives}, whose tests err together. In a map of them, "
+            "intervals hold for tests of these drives, and are too narrow for new drives; "
+            "geogp.FieldGP(group=...) has intervals for new drives."
+        )
     review.notes.append(("rows", f"{int(kept.sum()):,} of {len(table):,} rows used"))
     return PointTests(
         path,
@@ -254,6 +271,7 @@ def read_point_tests(
         units=units,
         counts=review.counts(),
         left_out=review.left_out(columns),
+        drive=drive,
     )
 
 

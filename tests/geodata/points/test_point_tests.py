@@ -12,6 +12,7 @@ from geogp.errors import DataError, RequestError
 from geogp.geodata.places.region import Region
 from geogp.geodata.points import point_tests
 from geogp.geodata.points.checks import extent_km
+from geogp.geodata.points.drives import drives_of
 from geogp.geodata.points.point_options import PointOptions, PointSource
 from geogp.geodata.points.point_tests import read_point_tests
 from geogp.geodata.points.roles import KBPS
@@ -493,3 +494,54 @@ class TestRefusals:
         shapes.to_file(tmp_path / "shapes.gpkg")
         with pytest.raises(DataError, match=r"expected points in .*found Polygon"):
             read_point_table(tmp_path / "shapes.gpkg")
+
+
+@pytest.fixture
+def log():
+    """Return the tests of three drives, one test in two seconds, in the same quarter."""
+    begins = pd.to_datetime(["2023-07-01 10:00", "2023-07-01 10:30", "2023-07-05 08:00"])
+    start = np.array([[-66.40, 18.10], [-66.41, 18.10], [-66.41, 18.09]])
+    parts = []
+    for k, begin in enumerate(begins):
+        place = start[k] + np.outer(np.arange(200), (1e-4, 5e-5))
+        times = begin + pd.to_timedelta(2 * np.arange(200), unit="s")
+        columns = {"time": times, "latitude": place[:, 1], "longitude": place[:, 0]}
+        parts.append(pd.DataFrame(columns).assign(drive=k, download_mbps=10.0 + k))
+    return pd.concat(parts, ignore_index=True)
+
+
+def test_the_tests_of_a_drive_in_a_tile_are_of_one_device(log, tmp_path):
+    found = read(log.drop(columns="drive"), tmp_path)
+    np.testing.assert_array_equal(found.drive, log["drive"])
+    assert ("drives", "3 drives: tests follow each other in time and place") in found.notes
+    assert any("drive.csv is a log of 3 drives, whose tests err" in w for w in found.warnings)
+    seen = found.observations(REGION, None).observations
+    code = tiles_to_codes(*tiles_at(log["longitude"], log["latitude"]))
+    passes = log["drive"].groupby(code).nunique()
+    np.testing.assert_array_equal(seen.devices, passes[seen.quadkey])
+    assert {1, 2} <= {*seen.devices.tolist()}
+    assert seen.tests.sum() == len(log)
+    # The order of the rows does not matter, and several tests of a drive have the same time.
+    turned = log.sample(frac=1, random_state=1)
+    again = read(pd.concat([turned, turned[::3]]), tmp_path)
+    np.testing.assert_array_equal(again.drive, pd.concat([turned, turned[::3]])["drive"])
+
+
+def test_other_files_are_no_log_of_drives(table, log, tmp_path):
+    several = log.assign(time=log["time"] + pd.to_timedelta(90 * np.arange(len(log)), unit="s"))
+    random = np.random.default_rng(0)
+    apart = log.assign(latitude=random.permutation(np.linspace(18, 18.2, len(log))))
+    days = log.assign(time=log["time"].dt.strftime("%Y-%m-%d"))
+    for other in (table, several, apart, days, log[:1]):
+        found = read(other, tmp_path)
+        assert found.drive is None
+        assert not any("log of" in text for text in found.warnings)
+    assert read(log.drop(columns="time"), tmp_path, at_quarter="2023Q3").drive is None
+
+
+def test_a_drive_ends_at_a_gap_in_time_or_place():
+    seconds = np.array([0, 10, 20, 350, 360, 370, 380, 390, 400.0])
+    latitude = np.array([0, 0, 0, 0, 0, 0, 0.2, 0.2, 0.2])
+    found = drives_of(np.zeros(9), latitude, seconds)
+    np.testing.assert_array_equal(found, [0, 0, 0, 1, 1, 1, 2, 2, 2])
+    assert drives_of(np.zeros(9), latitude, np.append(seconds[:-1], np.nan)) is None
