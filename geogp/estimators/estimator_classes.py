@@ -68,9 +68,12 @@ class FieldGP(SpatialGP):
     group
         Column with the drive, session, device or day of each measurement. The measurements of a
         group share a part of their noise, some of which decays with time, or with distance without
-        `time`. So many rows of one drive count for less, and intervals hold for new groups. Of more
-        than 1,500 rows, those of one group in one cell count as one row, their mean; the cells are
-        as small as 1,500 means allow. `fit` raises RequestError for over 1,500 groups, or with
+        `time`. So many rows of one drive count for less, and intervals hold for new groups; fewer
+        than eight groups say little about new ones, and `fit` warns. Of more than 3,000 rows, those
+        of one group in one cell of space and time count as one row, their mean; the cells are as
+        small as 1,500 means allow. If cells would be wider than a 32nd of the data, or there are
+        covariates, 1,500 of the means or rows are drawn, and `fit` warns. It raises RequestError
+        for over 1,500 groups, with `error_variance`, or where no exact process is fitted: with
         `tests`, `devices`, `provider`, `epochs`, `rank` or `batch`. Predictions are for new groups,
         and ignore the column.
     validation

@@ -124,7 +124,7 @@ class SpatialGP(SpatialParameters):
         ):
             if name is not None and values is None:
                 raise RequestError(
-                    f"expected the column {name!r} of {what}, found a table without it."
+                    f"expected a table with the column {name!r} of {what}, found none."
                 )
         target = target_of(y, len(points), warn)
         warn_of_outliers(target, warn)
@@ -418,7 +418,7 @@ class SpatialGP(SpatialParameters):
         save_model(network, path, context)
 
     def _read(self, X: Any) -> Points:
-        points = self.columns().read(X)
+        points = replace(self.columns(), group=None).read(X)  # points are of new groups
         check_metres(points, self.crs, self.scale_)
         check_width(X, self.n_features_in_, named=hasattr(self, "feature_names_in_"))
         return points

@@ -40,7 +40,7 @@ def test_settings_decide_the_path(settings, exact, fitted):
 
 @pytest.mark.filterwarnings("ignore:.* training rows for .* weights")
 def test_many_rows_are_fitted_by_a_basis(points, monkeypatch):
-    monkeypatch.setattr("geogp.models.catalogue.fit_plan.MOST_EXACT_ROWS", 59)
+    monkeypatch.setattr("geogp.models.catalogue.fit_plan.MOST_ROWS", 59)
     monkeypatch.setattr("geogp.models.catalogue.fit_plan.are_few", lambda _: False)
     assert FieldGP(**PLAIN).fit(points[:60], points.value[:60]).path_ == "basis"
 

@@ -12,8 +12,8 @@ import torch
 from geogp.choices import AVERAGE
 from geogp.errors import RequestError
 from geogp.models.catalogue.build import Scaling, build, without_constants
-from geogp.models.exact.exact_process import MOST_EXACT_ROWS, fit_exact
-from geogp.models.exact.passes import MOST_PASSES
+from geogp.models.exact.exact_process import fit_exact
+from geogp.models.exact.passes import MOST_PASSES, MOST_ROWS
 from geogp.models.fitting.few_rows import (
     MIN_PLACES,
     are_few,
@@ -34,6 +34,9 @@ from geogp.models.process.process import Process
 Tell = Callable[[str], None]
 """Receives a message."""
 
+FEW_GROUPS = 8
+"""With fewer groups of rows, a fit warns that little is known about other groups."""
+
 STATIONS = 4
 """Smallest number of places of an exact process, such as stations with many times each."""
 
@@ -43,7 +46,7 @@ class FitPlan:
     """All choices of a fit except its rows.
 
     The preset has the values of this fit; rank and width are those of `sizes`. `scaling` is that of
-    `build`. If `exact` is true and there are at most `MOST_EXACT_ROWS` rows, each of a single test,
+    `build`. If `exact` is true and there are at most `MOST_ROWS` rows, each of a single test,
     or rows of sessions, the model is an exact process.
     """
 
@@ -110,12 +113,12 @@ class FitPlan:
                 f"tests=, devices= or provider=; found {len(known.y):,} rows of "
                 f"{sessions:,} groups."
             )
-        if exact and (sessions or spare <= MOST_EXACT_ROWS):
+        if exact and (sessions or spare <= MOST_ROWS):
             return self._fit_exact(known, warn)
         if known.error_variance.any():
             raise RequestError(
                 f"known error variances need an exact process, for {MIN_PLACES:,} to "
-                f"{MOST_EXACT_ROWS:,} rows more than covariates, found {len(known.y):,} rows. It "
+                f"{MOST_ROWS:,} rows more than covariates, found {len(known.y):,} rows. It "
                 f"is not fitted with epochs=, rank=, batch=, tests=, devices= or provider=."
             )
         few = averages and are_few(known)
@@ -145,10 +148,16 @@ class FitPlan:
     def _fit_exact(self, rows: Data, warn: Tell | None) -> tuple[Model, FitState]:
         """Fit an exact process to all rows; raise the errors of `fit`."""
         check_places(rows, STATIONS)
+        tell = warn if warn is not None else lambda _: None
+        groups = 0 if rows.session is None else len(np.unique(rows.session))
+        if 1 < groups < FEW_GROUPS:
+            tell(
+                f"{groups} groups say little about others: the intervals are too narrow for new "
+                "groups."
+            )
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             sizes = without_constants(rows.x, self.sizes)
-        if warn is not None:
-            for warning in caught:
-                warn(str(warning.message))
-        return fit_exact(self.model, sizes, rows, self.preset.seed, self.device)
+        for warning in caught:
+            tell(str(warning.message))
+        return fit_exact(self.model, sizes, rows, self.preset.seed, self.device, warn=tell)

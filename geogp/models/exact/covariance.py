@@ -157,7 +157,9 @@ class Covariance:
         end = len(theta) - self.has_sill
         shared, lasting, tau = theta[end - 3 : end].tolist()
         w = expit(lasting)
-        apart = (lags.east + lags.north).sqrt_() if lags.time is None else lags.time
+        apart = (lags.east + lags.north).sqrt_()
+        if lags.time is not None and self.duration > 0:
+            apart = lags.time
         steps = apart * math.exp(-tau)
         most = nugget(theta) * expit(shared) * together
         fading = (1 - w) * most * (-steps).exp_()
@@ -182,7 +184,7 @@ class Covariance:
             slopes.append(share * short / q * h * exponential)
             in_space = (1 - short) * in_space + short * exponential
             by_square = (1 - short) * by_square - short / (2 * q) * exponential / h
-        if lags.time is None:
+        if lags.time is None or not self.duration:
             return share * in_space, share * by_square, slopes
         tau, u, v = (math.exp(value) for value in others[:3])
         in_time = (lags.time / -tau).exp_()

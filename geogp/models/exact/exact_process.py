@@ -1,5 +1,6 @@
 """An exact Gaussian process as a model: fit, predictions and files."""
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from time import monotonic
@@ -37,16 +38,13 @@ from geogp.models.process.rows import Rows
 
 Floats = NDArray[np.float64]
 
-MOST_EXACT_ROWS = 3_000
-"""Largest number of rows of an exact process; its time grows with their third power."""
-
 FOLDS = 5
 """Number of folds that decide whether the law of the errors is used."""
 
 MOST_COST = 0.002
 """The law is left out if it lowers the log density of errors by more than this for each row."""
 
-SQUARES = 44
+SQUARES = 54
 """Largest number of arrays (n, n) of a fit: factors at the points of each form."""
 
 CLOSEST = 1e-3
@@ -273,9 +271,11 @@ class ExactProcess(Model):
         covariates = self._covariates(None)[passes.number]
         values = (y - mean) / np.sqrt(variance)
         errors = Errors(values, covariates, np.zeros(n, bool), alone, groups)
+        errors = errors.at(self.mixture.foretold[passes.number])
+        groups = errors.groups
         names, number = np.unique(groups, return_inverse=True)
         fold = (np.random.default_rng(0).permutation(len(names)) % FOLDS)[number]
-        gains = np.zeros(n)
+        gains = np.zeros(len(groups))
         for k in np.unique(fold):
             known, other = errors.at(fold != k), errors.at(fold == k)
             laws = fit_law(known, scale=scale), no_law(COVARIATES)
@@ -302,8 +302,8 @@ class ExactProcess(Model):
 
     def _no_basis(self) -> NoReturn:
         raise RequestError(
-            f"a fit of {self.name} to at most a few thousand single measurements is an exact "
-            "process, which has no basis. Give epochs= for a fit with a basis."
+            f"a fit of {self.name} to at most a few thousand single measurements, or with group=, "
+            "is an exact process, which has no basis. Without group=, epochs= fits a basis."
         )
 
 
@@ -319,13 +319,19 @@ def placed(architecture: Architecture, x: Floats, device: torch.device) -> tuple
 
 @precision(options.DOUBLE)
 def fit_exact(
-    name: str, architecture: Architecture, data: Data, seed: int, device: torch.device
+    name: str,
+    architecture: Architecture,
+    data: Data,
+    seed: int,
+    device: torch.device,
+    *,
+    warn: Callable[[str], None] = warnings.warn,
 ) -> tuple[ExactProcess, FitState]:
     """Fit an exact process to rows; the history has the mean log score of the rows, each left out.
 
-    The rows of a session are pooled into passes, and left out together. Raises DataError if all
-    targets are equal or all rows are of one session, RequestError if memory is short, and
-    NumericalError if no covariance of the rows factorises.
+    The rows of a session are pooled into passes, and left out together. `warn` is told about rows
+    that are not used. Raises DataError if all targets are equal or all rows are of one session,
+    RequestError if memory is short, and NumericalError if no covariance of the rows factorises.
     """
     start = monotonic()
     if data.y.min() == data.y.max():
@@ -333,14 +339,20 @@ def fit_exact(
             f"the target has the same value in all {len(data.y)} rows; there is nothing to learn."
         )
     if data.session is not None and data.session.min() == data.session.max():
-        raise DataError("all rows are of one session; there is nothing to learn of others.")
-    places = placed(architecture, data.x, device)[0][:, :2].cpu().numpy()
-    passes = passes_of(places, data.y, data.session)
+        raise DataError("all rows are of one group; there is nothing to learn about others.")
+    points = placed(architecture, data.x, device)[0].cpu().numpy()
+    pool = not architecture.used_covariates
+    passes = passes_of(points, data.y, data.session, pool=pool, seed=seed)
+    if not passes.kept.all():
+        what = "passes of groups through a cell" if pool else "rows, as there are covariates"
+        warn(
+            f"{len(passes.number):,} of {len(data.y):,} rows are used: an exact process takes "
+            f"{len(passes.rows):,} {what}."
+        )
+        data = data.at(passes.kept)
     n, known = len(passes.rows), data.error_variance
     if n <= architecture.used_covariates + 2:
-        raise DataError(
-            f"the rows of all sessions lie in only {n} cells; there is too little data."
-        )
+        raise DataError(f"the rows of all groups lie in only {n} cells; there is too little data.")
     needed, what = WORD * SQUARES * n**2, f"an exact process of {n:,} rows"
     refuse_above(needed, what, "Give fewer rows.", device)
     # Rows with large known errors say little of the unit.
@@ -371,4 +383,5 @@ def fit_exact(
     process = process.learned(y, passes)
     own, variance = process.left_out(passes)
     scores = Prediction.of_moments(mean + sd * own, sd**2 * variance).log_score(data.y)
+    scores = scores[process.mixture.foretold[passes.number]]
     return process, FitState(best_nll=float(scores.mean()), seconds=monotonic() - start)

@@ -66,7 +66,7 @@ class ExactRows:
         low, high = self.points.amin(0), self.points.amax(0)
         width, time = (high - low).split([2, self.points.shape[1] - 2])
         duration = float(time.max()) if len(time) else 0.0
-        axes = self.points[:, 2:] if len(time) else self.points[:, :2]
+        axes = self.points[:, 2:] if duration else self.points[:, :2]
         extents = (axes[rows].amax(0) - axes[rows].amin(0) for rows in self.sessions)
         session = max((float(extent.norm()) for extent in extents), default=0.0)
         # Sessions at one time say nothing of the decay, only of what rows share.

@@ -27,6 +27,9 @@ NEAR_SHARE = 8
 rows whose own error is large.
 """
 
+UNKNOWN = 100.0
+"""A row whose variance without others is so many times that of a measurement is not foretold."""
+
 PRIOR_ROWS = 2.0
 """Weight of the prior of the mean squared error near a point, in rows; its mean is 1."""
 
@@ -85,6 +88,15 @@ class KrigingMixture:
             each = [point.kriging.left_out() for point in self.points]
         mean, variance = self._moments(each)
         return mean.cpu().numpy(), variance.cpu().numpy()
+
+    @cached_property
+    def foretold(self) -> NDArray[np.bool_]:
+        """Mask of the rows that others tell something about, (n,).
+
+        Without a row or its session, the effect of a covariate may be unknown.
+        """
+        total = sum(point.weight * point.kriging.variance for point in self.points)
+        return np.asarray(self.left_out[1] < UNKNOWN * total, np.bool_)
 
     @cached_property
     def reach(self) -> float:
@@ -150,8 +162,8 @@ class KrigingMixture:
     def _squares(self) -> Floats:
         """Squared standardised errors of the rows that are left out, (n,)."""
         mean, variance = self.left_out
-        squares: Floats = np.square(self.rows.y.cpu().numpy() - mean) / variance
-        return squares
+        squares = np.square(self.rows.y.cpu().numpy() - mean) / variance
+        return np.where(self.foretold, squares, 1.0)
 
     def _moments(self, each: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
         """Return mean and variance of the mixture of distributions with these moments, (n,)."""

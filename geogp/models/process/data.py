@@ -84,6 +84,7 @@ class Data:
         pairs = ((getattr(first, name), getattr(second, name)) for name in FIELDS)
         joined = Data(*map(np.concatenate, pairs))
         if self.session is None or other.session is None:
+            assert self.session is other.session, "both sets have sessions, or none has"
             return joined
         return replace(joined, session=np.concatenate([self.session, other.session]))
 

@@ -9,7 +9,7 @@ import torch
 from geogp.errors import DataError, RequestError
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.exact.exact_process import ExactProcess, fit_exact
-from geogp.models.exact.passes import MOST_PASSES
+from geogp.models.exact.passes import MOST_ROWS
 from geogp.models.joint.level import joint_level
 from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.models.process.architecture import Architecture
@@ -116,6 +116,7 @@ def driven(sessions, *, rows=30, seed=0):
 @pytest.fixture
 def few_passes(monkeypatch):
     """The largest number of passes, which is small."""
+    monkeypatch.setattr("geogp.models.exact.passes.MOST_ROWS", 400)
     monkeypatch.setattr("geogp.models.exact.passes.MOST_PASSES", 400)
     return 400
 
@@ -158,14 +159,58 @@ def test_rows_of_sessions_are_pooled_and_kept_in_a_file(few_passes, tmp_path):
     np.testing.assert_array_equal(again.predict(new.x).mean, law.mean)
 
 
+@pytest.mark.usefixtures("few_passes")
+def test_covariates_are_seen_at_single_rows():
+    """Pooled, the effect of a covariate would be lost within cells, and noise of a new row."""
+    data = driven(20, rows=50)
+    height = np.random.default_rng(3).standard_normal(len(data.y))
+    x = np.column_stack([data.x, np.zeros(len(data.y)), height])
+    with pytest.warns(UserWarning, match="400 of 1,000 rows are used: .* 400 rows, as there are"):
+        process, _ = fit_exact("field", SIZES, replace(data, x=x, y=data.y + 2 * height), 0, CPU)
+    mean, sd = process.coefficients()
+    assert abs(mean[0] - 2) < 4 * sd[0] < 0.2
+    assert process.within == 0
+
+
+@pytest.mark.usefixtures("few_passes")
+def test_scattered_groups_are_thinned_instead_of_averaged():
+    random = np.random.default_rng(0)
+    x, session = random.uniform(-1, 1, (1200, 2)), np.arange(1200) // 4
+    own = 0.3 * random.standard_normal(300)[session]
+    data = Data(x, np.sin(3 * x[:, 0]) + own, session=session)
+    with pytest.warns(UserWarning, match=r"40\d of 1,200 rows .* 400 passes of groups through a"):
+        process, _ = fit_exact("field", SESSIONS, data, 0, CPU)
+    level = process.predict(x, level=True)
+    z = (level.mean - np.sin(3 * x[:, 0])) / level.sd
+    assert np.mean(z**2) < 2.5
+    assert level.sd.mean() < 0.15
+
+
+def test_a_covariate_of_one_group_does_not_spoil_the_errors():
+    data = driven(8)
+    x = np.column_stack([data.x, np.zeros(len(data.y)), data.session == 3])
+    process, state = fit_exact("field", SIZES, replace(data, x=x), 0, CPU)
+    own = data.session == 3
+    np.testing.assert_array_equal(process.mixture.foretold, ~own)
+    assert state.best_nll < 2
+    assert (process.mixture.near(None)[1] < 10).all()
+
+
+def test_sessions_at_equal_times_depend_on_place_alone():
+    data = driven(6, rows=10)
+    x = np.column_stack([data.x, np.full(len(data.y), 0.25), np.zeros(len(data.y))])
+    process, _ = fit_exact("field", SIZES, replace(data, x=x), 0, CPU)
+    assert np.isfinite(process.predict(x).sd).all()
+
+
 def test_sessions_that_tell_nothing_are_refused():
     data = driven(4)
     one = replace(data, session=np.zeros(len(data.y), np.int64))
-    with pytest.raises(DataError, match="all rows are of one session"):
+    with pytest.raises(DataError, match="all rows are of one group"):
         fit_exact("field", SESSIONS, one, 0, CPU)
-    many = driven(2, rows=MOST_PASSES)
+    many = driven(2, rows=MOST_ROWS)
     same = replace(many, x=np.zeros_like(many.x))
-    with pytest.raises(DataError, match="the rows of all sessions lie in only 2 cells"):
+    with pytest.raises(DataError, match="the rows of all groups lie in only 2 cells"):
         fit_exact("field", SESSIONS, same, 0, CPU)
 
 
