@@ -398,6 +398,7 @@ def page(found: list[Figures]) -> str:
     lines = [line(case, model, rows) for (case, _, model), rows in groups.items()]
     models = sorted({each["model"] for each in found}, key=list(MODELS).index)
     summary, peers = [], ""
+    fields = len({each["seed"] for each in found})
     for model in models:
         verdicts = [rows.missed() for (*_, of), rows in groups.items() if of == model]
         own = [each for each in found if each["model"] == model]
@@ -410,7 +411,7 @@ def page(found: list[Figures]) -> str:
         peers = f"The fields to which all models were fitted:\n\n{compared}\n"
     return f"""# Beyond the data
 
-    python -m benchmarks accuracy.beyond --fields {len({each["seed"] for each in found})}
+    python -m benchmarks accuracy.beyond --fields {fields}{" --peers" * (len(models) > 1)}
 
 `FieldGP` with the preset `{found[0]["preset"]}`. The simulated fields are those of
 `benchmarks/beyond_cases.py`, and their test rows are pooled; the standard errors are those between

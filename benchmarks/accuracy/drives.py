@@ -6,7 +6,7 @@ In a square of 20 km, 40 drives of 600 tests each give the training rows, and 20
 test rows. The level is a Gaussian process with a Matérn correlation (smoothness 3/2, range 2 km).
 Each drive has an error of its own: a constant, and an error that decays in the course of the drive.
 `grouped` knows the drives, and all tests. `ungrouped` does not know the drives; of the tests, it
-gets one in 16, as many as an exact process takes. With --peers, GPBoost gets the same rows and a
+gets one in 16, so that its process is exact, too. With --peers, GPBoost gets the same rows and a
 random effect of the drive. Each fit has its own file under --out. Writes a Markdown and a JSON
 file.
 """
