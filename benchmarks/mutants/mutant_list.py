@@ -524,6 +524,7 @@ MUTANTS = [
         noise_that_raises_correlations=("-nugget(theta) * total", "nugget(theta) * total"),
         ranges_that_are_not_nested=("(h / -q).exp_()", "(h / -1.0).exp_()"),
         time_without_its_own_part=("scale * v * in_time", "0 * scale * in_time"),
+        sessions_without_a_lasting_part=("noise = w * most + fading", "noise = fading"),
     ),
     *_of(
         "models/exact/kriging",
@@ -535,6 +536,17 @@ MUTANTS = [
             "trace = self.freedom - float(known @",
             "trace = self.freedom - 0 * float(known @",
         ),
+    ),
+    *_of(
+        "models/exact/kriging",
+        "models/exact/test_kriging",
+        sessions_that_are_certain=("W.T @ W - A.T @ A", "W.T @ W"),
+    ),
+    *_of(
+        "models/exact/passes",
+        "models/exact/test_passes",
+        passes_of_several_sessions=("key = own", "key = 0 * own"),
+        rows_that_are_not_drawn_alike=(".permutation(len(rows))", ".permutation(MOST_PASSES)"),
     ),
     *_of(
         "models/exact/search",
@@ -552,7 +564,7 @@ MUTANTS = [
     *_of(
         "models/exact/exact_process",
         "estimators/test_field_exact",
-        errors_in_another_unit=("known / sd**2", "known / sd"),
+        errors_in_another_unit=("passes.mean(known) / sd**2", "passes.mean(known) / sd"),
     ),
     *_of(
         "models/field/home",
