@@ -119,7 +119,7 @@ def test_covariates_may_depend_on_each_other(points):
 
 
 def test_a_basis_is_refused_and_far_points_are_uncertain(fitted, points):
-    with pytest.raises(RequestError, match=r"exact process, which has no basis\. Give epochs="):
+    with pytest.raises(RequestError, match=r"exact process, which has no basis\. Without group=, epochs= fits"):
         fitted.features(points)
     far = points[:1].assign(east=1e4)
     assert fitted.predict_distribution(far).sd > 2 * fitted.predict_distribution(points[:1]).sd
@@ -293,7 +293,7 @@ def test_groups_are_read_as_labels_and_their_order_does_not_matter(drives):
 
 def test_groups_that_cannot_be_used_are_refused(drives):
     table, values, _ = drives
-    with pytest.raises(RequestError, match="expected the column 'drive' of groups"):
+    with pytest.raises(RequestError, match="expected a table with the column 'drive' of groups"):
         FieldGP(**PLAIN, group="drive").fit(table.drop(columns="drive"), values)
     with pytest.raises(DataError, match="expected a group in each row of the column drive"):
         FieldGP(**PLAIN, group="drive").fit(table.assign(drive=None), values)

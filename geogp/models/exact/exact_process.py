@@ -53,6 +53,8 @@ CLOSEST = 1e-3
 COVARIATES = 1 + len(NEAR_ROWS)
 """Number of covariates of the law: the distance, and the errors of near rows."""
 
+CPU = torch.device("cpu")
+
 LAW = ("coefficients", "ranges", "hidden", "outputs")
 """Arrays of the law of errors in a file."""
 
@@ -340,19 +342,8 @@ def fit_exact(
         )
     if data.session is not None and data.session.min() == data.session.max():
         raise DataError("all rows are of one group; there is nothing to learn about others.")
-    points = placed(architecture, data.x, device)[0].cpu().numpy()
-    pool = not architecture.used_covariates
-    passes = passes_of(points, data.y, data.session, pool=pool, seed=seed)
-    if not passes.kept.all():
-        what = "passes of groups through a cell" if pool else "rows, as there are covariates"
-        warn(
-            f"{len(passes.number):,} of {len(data.y):,} rows are used: an exact process takes "
-            f"{len(passes.rows):,} {what}."
-        )
-        data = data.at(passes.kept)
+    data, passes = _in_passes(architecture, data, seed, warn)
     n, known = len(passes.rows), data.error_variance
-    if n <= architecture.used_covariates + 2:
-        raise DataError(f"the rows of all groups lie in only {n} cells; there is too little data.")
     needed, what = WORD * SQUARES * n**2, f"an exact process of {n:,} rows"
     refuse_above(needed, what, "Give fewer rows.", device)
     # Rows with large known errors say little of the unit.
@@ -385,3 +376,22 @@ def fit_exact(
     scores = Prediction.of_moments(mean + sd * own, sd**2 * variance).log_score(data.y)
     scores = scores[process.mixture.foretold[passes.number]]
     return process, FitState(best_nll=float(scores.mean()), seconds=monotonic() - start)
+
+
+def _in_passes(
+    architecture: Architecture, data: Data, seed: int, warn: Callable[[str], None]
+) -> tuple[Data, Passes]:
+    """Return the rows that are used, and their passes; raise DataError if these are too few."""
+    points, pool = placed(architecture, data.x, CPU)[0].numpy(), not architecture.used_covariates
+    passes = passes_of(points, data.y, data.session, pool=pool, seed=seed)
+    n = len(passes.rows)
+    if n <= architecture.used_covariates + 2:
+        raise DataError(f"the rows of all groups lie in only {n} cells; there is too little data.")
+    if passes.kept.all():
+        return data, passes
+    what = "passes of groups through a cell" if pool else "rows, as there are covariates"
+    warn(
+        f"{len(passes.number):,} of {len(data.y):,} rows are used: an exact process takes {n:,} "
+        f"{what}."
+    )
+    return data.at(passes.kept), passes
