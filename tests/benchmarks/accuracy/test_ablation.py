@@ -7,7 +7,7 @@ import pytest
 from benchmark_scripts import load
 from field_worlds import make_field
 
-from geogp.models.field.predictive_law import COVARIATES, Errors, fit_law
+from geogp.models.field.predictive_law import COVARIATES, SIMPLE, Errors, fit_law
 
 script = load("accuracy.ablation")
 
@@ -24,7 +24,7 @@ def seen() -> Errors:
 
 def test_variants_have_the_parts_that_their_names_say(seen):
     field = make_field(3, 40)
-    networks = fit_law(seen, simple=True)
+    networks = fit_law(seen, scale=SIMPLE)
     full = replace(field.errors, law=fit_law(seen), networks_law=networks, networks_share=0.4)
     found = script.variants_of(full, seen)
     assert set(found) == set(script.VARIANTS) - {"process"}
