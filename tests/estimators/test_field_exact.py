@@ -119,7 +119,9 @@ def test_covariates_may_depend_on_each_other(points):
 
 
 def test_a_basis_is_refused_and_far_points_are_uncertain(fitted, points):
-    with pytest.raises(RequestError, match=r"exact process, which has no basis\. Without group=, epochs= fits"):
+    with pytest.raises(
+        RequestError, match=r"process, which has no basis\. Without group=, epochs="
+    ):
         fitted.features(points)
     far = points[:1].assign(east=1e4)
     assert fitted.predict_distribution(far).sd > 2 * fitted.predict_distribution(points[:1]).sd
