@@ -93,10 +93,13 @@ class KrigingMixture:
     def foretold(self) -> NDArray[np.bool_]:
         """Mask of the rows that others tell something about, (n,).
 
-        Without a row or its session, the effect of a covariate may be unknown.
+        Without a row or its session, the effect of a covariate may be unknown. Known errors, which
+        may be large, do not count.
         """
         total = sum(point.weight * point.kriging.variance for point in self.points)
-        return np.asarray(self.left_out[1] < UNKNOWN * total, np.bool_)
+        errors, variance = self.rows.error_variance, self.left_out[1]
+        known = 0.0 if errors is None else errors.cpu().numpy()
+        return np.asarray(variance - known < UNKNOWN * total, np.bool_)
 
     @cached_property
     def reach(self) -> float:

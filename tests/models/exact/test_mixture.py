@@ -101,3 +101,12 @@ def test_a_row_that_is_the_only_one_of_other_sessions_is_repeated():
     distance, found = mixture.near(None)
     np.testing.assert_allclose(found[1:, 0], (4 * square + 2) / 6)
     np.testing.assert_allclose(distance[1:], torch.cdist(rows.points[1:], rows.points[:1])[:, 0])
+
+
+def test_rows_with_large_known_errors_are_foretold():
+    rows = make_rows(40, known=True)
+    rows = replace(rows, error_variance=1e4 * rows.error_variance)
+    law = rows.law(1.5, nested=False)
+    mixture = KrigingMixture(rows, [WeightedKriging(1.0, kriging(law, law.centre, rows))])
+    assert np.median(mixture.left_out[1]) > 1_000
+    assert mixture.foretold.all()
