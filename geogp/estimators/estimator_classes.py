@@ -115,6 +115,7 @@ class FieldGP(SpatialGP):
     provider: str | None = None
     error_variance: str | None = None
     group: str | None = None
+    law: str | None = None
 
     @property
     def path_(self) -> str:

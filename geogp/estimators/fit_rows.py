@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from geogp.arguments import check_size
+from geogp.distributions.amounts import NormalScores
 from geogp.errors import DataError, RequestError
 from geogp.estimators.point_columns import PointColumns, Points, is_geographic
 from geogp.estimators.point_scale import PointScale
@@ -22,6 +23,15 @@ Mask = NDArray[np.bool_]
 
 VALIDATIONS = ("blocks", "random")
 """Named ways to choose the validation rows; the user may also give a mask of the rows."""
+
+MANY_EQUAL, FEWEST_EQUAL = 0.05, 5
+"""Share and number of measurements that equal the smallest of which `fit` warns."""
+
+MANY_BELOW = 0.1
+"""Share of intervals of positive measurements that begin below 0 of which `fit` warns."""
+
+MOST_CHECKED = 1_000
+"""Number of rows whose intervals are looked at after a fit."""
 
 FAR_AWAY = 1e5
 """Distance from the median, in interquartile ranges, that even heavy tails do not reach."""
@@ -67,15 +77,61 @@ def warn_of_outliers(y: Floats, warn: Tell) -> None:
         )
 
 
+def warn_of_amounts(y: Floats, lower_ends: Floats, warn: Tell) -> None:
+    """Warn if a usual law is plainly wrong for measurements, and a law of amounts is not.
+
+    `lower_ends` are those of 95 % intervals of some of the rows.
+    """
+    least = float(y.min())
+    share = float((y == least).mean())
+    if share >= MANY_EQUAL and (y == least).sum() >= FEWEST_EQUAL:
+        laws = "; law='positive' (or 'proportion') gives 0 a probability" if least == 0 else ""
+        warn(
+            f"{share:.0%} of the measurements equal the smallest, {least:g}, to which the "
+            f"predictive distribution gives no probability{laws}."
+        )
+    below = float((lower_ends < 0).mean())
+    if least >= 0 and below >= MANY_BELOW:
+        warn(
+            f"{below:.0%} of the 95 % intervals begin below 0, but no measurement is negative: "
+            "law='positive' keeps amounts above 0."
+        )
+
+
+def scored_target(
+    law: str | None, y: Floats, points: Points, warn: Tell
+) -> tuple[NormalScores | None, Floats, NDArray[np.int8] | None]:
+    """Return the map of normal scores for a law of amounts, the targets, and sides as in `Data`.
+
+    Without a law, the targets are `y`, and `warn` is told about values that no usual law has.
+    """
+    if law is None:
+        warn_of_outliers(y, warn)
+        return None, y, None
+    scores = NormalScores.of(law, y)
+    side = scores.limits(y)
+    if points.group is not None and side.any():
+        raise RequestError(
+            f"law={law!r} and group cannot be given together if measurements are at an end of the "
+            f"range, such as 0; found {np.count_nonzero(side)} of {len(y)}."
+        )
+    return scores, scores.score(y), side
+
+
 def data_of(
-    scale: PointScale, points: Points, y: Floats, groups: NDArray[np.int64] | None = None
+    scale: PointScale,
+    points: Points,
+    y: Floats,
+    groups: NDArray[np.int64] | None = None,
+    side: NDArray[np.int8] | None = None,
 ) -> Data:
     """Return points and targets as `Data`; by default each row is one test of one device."""
     tests = np.ones(len(points)) if points.tests is None else points.tests
     devices = tests if points.devices is None else points.devices
     alone = np.arange(len(points)) if groups is None else groups
     known = np.zeros(len(points)) if points.error_variance is None else points.error_variance
-    return Data(scale.inputs(points), y, tests, devices, alone, known, points.group)
+    sides = np.zeros(len(points), np.int8) if side is None else side
+    return Data(scale.inputs(points), y, tests, devices, alone, known, sides, points.group)
 
 
 def column_of(y: ArrayLike, warn: Tell = warn_caller) -> NDArray[Any]:

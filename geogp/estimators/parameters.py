@@ -10,7 +10,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from geogp.arguments import check_kind
-from geogp.choices import MAX_SEED, whole_number
+from geogp.choices import MAX_SEED, one_of, whole_number
+from geogp.distributions.amounts import LAWS
 from geogp.errors import RequestError
 from geogp.estimators.point_columns import PointColumns
 from geogp.estimators.point_scale import PointScale
@@ -177,6 +178,7 @@ class SpatialParameters(EstimatorParameters):
     provider: str | None = field(default=None, init=False)
     error_variance: str | None = field(default=None, init=False)
     group: str | None = field(default=None, init=False)
+    law: str | None = field(default=None, init=False)
     alpha: float | None = field(default=None, init=False)
     beta: float | None = field(default=None, init=False)
     noise: str = field(default=NOISES[0], init=False)
@@ -201,6 +203,10 @@ class SpatialParameters(EstimatorParameters):
         model.check_noise(self.noise)
         if self.group is not None and self.error_variance is not None:
             raise RequestError("group and error_variance cannot be given together.")
+        if self.law is not None:
+            one_of("law", self.law, LAWS)
+            if self.error_variance is not None:
+                raise RequestError("law and error_variance cannot be given together.")
         find_preset(self.preset, self.model)
 
     def columns(self) -> PointColumns:

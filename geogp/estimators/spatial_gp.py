@@ -11,18 +11,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from geogp.arguments import checked_arguments
 from geogp.choices import MAX_TESTS, check_sample, whole_number
+from geogp.distributions.amounts import AmountPrediction, NormalScores
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
 from geogp.estimators.fit_rows import (
+    MOST_CHECKED,
     check_metres,
     check_width,
     data_of,
+    scored_target,
     target_of,
     validation_rows,
     warn_caller,
     warn_of_absent_counts,
     warn_of_absent_devices,
-    warn_of_outliers,
+    warn_of_amounts,
 )
 from geogp.estimators.parameters import SpatialParameters
 from geogp.estimators.point_columns import Points, covariate_names, crs_text
@@ -55,6 +58,8 @@ class SpatialGP(SpatialParameters):
         The map from points to inputs of the model.
     history_
         Losses, validation scores and the best epoch of the fit.
+    normal_scores_
+        With ``law``, the map between amounts and the normal scores that the model predicts.
     validation_
         Mask of the validation rows, bool (n,); none if the model learns from all rows.
     n_features_in_, feature_names_in_
@@ -64,6 +69,7 @@ class SpatialGP(SpatialParameters):
     network_: Model
     scale_: PointScale
     history_: FitState
+    normal_scores_: NormalScores | None
     validation_: NDArray[np.bool_]
 
     @checked_arguments
@@ -98,7 +104,10 @@ class SpatialGP(SpatialParameters):
             a measurement is very far from the others; the model has more weights than rows; or
             there are so few rows that cross-validation sets the width of the intervals.
         """
-        return self.fit_watched(X, y)
+        self.fit_watched(X, y)
+        if "law" in self.defaults() and self.law is None:
+            self._check_law(X, target_of(y, len(self.validation_)))
+        return self
 
     def fit_watched(
         self,
@@ -127,7 +136,7 @@ class SpatialGP(SpatialParameters):
                     f"expected a table with the column {name!r} of {what}, found none."
                 )
         target = target_of(y, len(points), warn)
-        warn_of_outliers(target, warn)
+        scores, modelled, side = scored_target(self.law, target, points, warn)
         if scale is None:
             scale = PointScale.of_points(
                 points,
@@ -140,10 +149,11 @@ class SpatialGP(SpatialParameters):
                 warn("all rows have the same time: the model depends only on the place.")
         check_metres(points, self.crs)
         held_out, cells = validation_rows(self.validation, points, self.crs, self.random_state)
-        data = data_of(scale, points, target, cells if groups is None else groups)
+        data = data_of(scale, points, modelled, cells if groups is None else groups, side)
         plan = self.plan(scale, int((~held_out).sum()))
         network, history = plan.fit(data.at(~held_out), data.at(held_out), warn=warn, **watch)
         self.network_, self.scale_, self.history_ = network, scale, history
+        self.normal_scores_ = scores
         self.take_features(X, getattr(X, "columns", ()), np.shape(X)[1])
         self.validation_ = held_out & network.validates
         self._train = None if network.holds_rows else (points.at(~held_out), target[~held_out])
@@ -188,9 +198,9 @@ class SpatialGP(SpatialParameters):
         if level and not find_model(self.model).has_spread:
             raise RequestError(f"{self.model} does not state the uncertainty of its level.")
         law = network.predict(self.scale_.inputs(points), tests, points.devices, level=level)
-        if level or points.error_variance is None:
-            return law
-        return replace(law, noise_variance=law.noise_variance + points.error_variance)
+        if not level and points.error_variance is not None:
+            law = replace(law, noise_variance=law.noise_variance + points.error_variance)
+        return self._amounts(law)
 
     @checked_arguments
     def score(self, X: Any, y: ArrayLike) -> float:
@@ -244,6 +254,11 @@ class SpatialGP(SpatialParameters):
             Two points are at one place and time, or `rows` are not the training rows.
         """
         network, inputs = self._fitted(), self.inputs(points)
+        if self.normal_scores_ is not None:
+            raise RequestError(
+                f"with law={self.law!r}, the joint distribution of the level is that of normal "
+                "scores, whose sums mean nothing; predict_distribution gives that of each point."
+            )
         training = getattr(self, "_train", None)
         if rows is not None:
             row_points = self._read(rows[0])
@@ -365,7 +380,7 @@ class SpatialGP(SpatialParameters):
                 quarters = np.full(len(x), when.quarters[0])
                 points = replace(points, time=quarters, time_kind=when.kind)
             inputs = self.scale_.inputs(columns.checked(points))
-            return self.network_.predict(inputs, tests, devices, level=level)
+            return self._amounts(self.network_.predict(inputs, tests, devices, level=level))
 
         return point_grid.predicted_grid(
             predict, region, self.crs, zoom=zoom, resolution=resolution
@@ -415,6 +430,8 @@ class SpatialGP(SpatialParameters):
             "best_epoch": self.history_.best_epoch,
             "validation_nll": self.history_.best_nll,
         }
+        if self.normal_scores_ is not None:
+            context["normal_scores"] = self.normal_scores_.described()
         save_model(network, path, context)
 
     def _read(self, X: Any) -> Points:
@@ -422,6 +439,20 @@ class SpatialGP(SpatialParameters):
         check_metres(points, self.crs, self.scale_)
         check_width(X, self.n_features_in_, named=hasattr(self, "feature_names_in_"))
         return points
+
+    def _check_law(self, X: Any, y: Floats) -> None:
+        """Warn if the predictive distributions of training rows are plainly wrong for amounts."""
+        points, step = self._read(X), -(-len(y) // MOST_CHECKED)
+        some = np.arange(len(y)) % step == 0
+        tests = 1.0 if points.tests is None else points.tests[some]
+        devices = None if points.devices is None else points.devices[some]
+        law = self.network_.predict(self.scale_.inputs(points.at(some)), tests, devices)
+        warn_of_amounts(y, law.interval(0.95)[0], warn_caller)
+
+    def _amounts(self, law: Prediction) -> Prediction:
+        """Return predictions in the unit of y, from those of the model."""
+        scores = self.normal_scores_
+        return law if scores is None else AmountPrediction.of(law, scores)
 
     def _fitted(self) -> Model:
         self.check_fitted()

@@ -7,6 +7,7 @@ import numpy as np
 
 from geogp.arguments import checked_arguments
 from geogp.choices import one_of
+from geogp.distributions.amounts import NormalScores
 from geogp.errors import DataError
 from geogp.estimators.class_gp import ClassGP
 from geogp.estimators.estimator_classes import (
@@ -23,6 +24,7 @@ from geogp.estimators.stored_schema import (
     StoredClasses,
     StoredEstimator,
     StoredInputs,
+    StoredNormalScores,
     described_as,
 )
 from geogp.models.catalogue import storage
@@ -85,6 +87,7 @@ def _spatial(
         estimator = _estimator(network.name, stored)
         estimator.scale_ = _scale(estimator, stored.inputs)
         _check_scale(estimator, network, named=stored.params is not None)
+        estimator.normal_scores_ = _normal_scores(estimator, stored.normal_scores)
     except _WRONG as error:
         raise DataError(f"{path} does not describe the inputs of its model ({error}).") from error
     estimator.history_ = FitState(best_epoch=stored.best_epoch, best_nll=stored.validation_nll)
@@ -137,6 +140,20 @@ def _scale(estimator: SpatialGP, inputs: StoredInputs) -> PointScale:
         tuple(CovariateScale(*scale) for scale in inputs.covariates),
         tuple(inputs.providers),
     )
+
+
+def _normal_scores(estimator: SpatialGP, stored: StoredNormalScores | None) -> NormalScores | None:
+    """Return the stored map of normal scores; raise DataError if it is not that of the law."""
+    if (None if stored is None else stored.law) != estimator.law:
+        raise DataError(f"expected normal scores for law={estimator.law!r}, found {stored}")
+    if stored is None:
+        return None
+    lower, upper = (
+        end if given is None else given
+        for end, given in ((-np.inf, stored.lower), (np.inf, stored.upper))
+    )
+    scores, values = np.array(stored.scores), np.array(stored.values)
+    return NormalScores(stored.law, scores, values, lower, upper)
 
 
 def _check_scale(estimator: SpatialGP, network: Model, *, named: bool) -> None:

@@ -43,6 +43,16 @@ class StoredInputs(Struct, frozen=True):
             raise ValueError("expected no providers, or two or more")
 
 
+class StoredNormalScores(Struct, frozen=True):
+    """The map between amounts and normal scores; fields as in `NormalScores`, None if infinite."""
+
+    law: Literal["positive", "proportion"]
+    scores: list[_Number]
+    values: list[_Number]
+    lower: _Number | None = None
+    upper: _Number | None = None
+
+
 class StoredEstimator(Struct, frozen=True):
     """The estimator of a spatial model; files of geogp 0.1 lack the fields with defaults."""
 
@@ -53,6 +63,7 @@ class StoredEstimator(Struct, frozen=True):
     params: dict[str, Any] | None = None
     n_features_in: _Columns | None = None
     feature_names_in: _Labels | None = None
+    normal_scores: StoredNormalScores | None = None
 
 
 class StoredClasses(Struct, frozen=True):

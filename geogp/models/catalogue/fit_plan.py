@@ -22,6 +22,7 @@ from geogp.models.fitting.few_rows import (
     fold_residuals,
     width_factor,
 )
+from geogp.models.fitting.limit_draws import with_drawn_targets
 from geogp.models.fitting.loop import FitState, Progress, fit
 from geogp.models.names import find_model
 from geogp.models.presets import Preset
@@ -121,6 +122,11 @@ class FitPlan:
                 f"{MOST_ROWS:,} rows more than covariates, found {len(known.y):,} rows. It "
                 f"is not fitted with epochs=, rank=, batch=, tests=, devices= or provider=."
             )
+        if known.side.any():
+            train, validation = with_drawn_targets(
+                lambda *rows: self.fit(*rows)[0], train, validation, self.preset.seed
+            )
+            known = train.joined(validation) if averages else train
         few = averages and are_few(known)
         if few:
             check_places(known)

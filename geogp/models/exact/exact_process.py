@@ -17,6 +17,7 @@ from geogp.errors import DataError, RequestError
 from geogp.models import options
 from geogp.models.exact.covariance import DOUBLE, FORMS
 from geogp.models.exact.kriging import ExactRows, kriging
+from geogp.models.exact.limits import with_limits
 from geogp.models.exact.mixture import NEAR_ROWS, KrigingMixture
 from geogp.models.exact.passes import Passes, passes_of
 from geogp.models.exact.search import WeightedKriging, posterior
@@ -349,7 +350,7 @@ def fit_exact(
     # Rows with large known errors say little of the unit.
     clear = data.y[known <= np.median(known)]
     clear = clear if clear.std() > 0 else data.y
-    mean, sd = float(clear.mean()), float(clear.std())
+    mean, sd = (0.0, 1.0) if data.side.any() else (float(clear.mean()), float(clear.std()))
     y = (data.y - mean) / sd
     within = passes.within / sd**2
     errors = passes.mean(known) / sd**2 + within / passes.rows
@@ -362,6 +363,8 @@ def fit_exact(
         torch.as_tensor(errors).to(device) if errors.any() else None,
         session,
     )
+    if data.side.any():
+        rows = with_limits(rows, data.side, seed)
     process = ExactProcess(
         name=name,
         architecture=architecture,
@@ -374,7 +377,7 @@ def fit_exact(
     process = process.learned(y, passes)
     own, variance = process.left_out(passes)
     scores = Prediction.of_moments(mean + sd * own, sd**2 * variance).log_score(data.y)
-    scores = scores[process.mixture.foretold[passes.number]]
+    scores = scores[process.mixture.foretold[passes.number] & (data.side == 0)]
     return process, FitState(best_nll=float(scores.mean()), seconds=monotonic() - start)
 
 

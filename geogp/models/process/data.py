@@ -10,7 +10,7 @@ from geogp.models.numerics.arrays import as_floats, check_devices
 
 Floats = NDArray[np.float64]
 
-FIELDS = ("x", "y", "tests", "devices", "groups", "error_variance")
+FIELDS = ("x", "y", "tests", "devices", "groups", "error_variance", "side")
 """Names of the arrays of `Data`, in order."""
 
 
@@ -25,6 +25,8 @@ class Data:
         All rows at a place must be in the same group.
     `error_variance`: known variance of the error of each target, (n,), in addition to noise that
         is estimated; 0 by default.
+    `side`: -1 if the target is only known to be below y, which is then a limit, 1 if it is known to
+        be above, (n,); 0 by default. With limits, all targets are normal scores.
     `session`: the number of each row's session, (n,), whose rows share a part of their noise; by
         default None: there are no sessions.
 
@@ -39,6 +41,7 @@ class Data:
     devices: Floats = None  # type: ignore[assignment]
     groups: NDArray[np.int64] = None  # type: ignore[assignment]
     error_variance: Floats = None  # type: ignore[assignment]
+    side: NDArray[np.int8] = None  # type: ignore[assignment]
     session: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
@@ -54,6 +57,10 @@ class Data:
         self._take_numbers("devices", self.tests, 1)
         self._take_numbers("error_variance", np.zeros(n), 0)
         check_devices(self.devices, self.tests)
+        side = np.zeros(n, np.int8) if self.side is None else np.asarray(self.side, np.int8)
+        if side.shape != (n,) or not np.isin(side, (-1, 0, 1)).all():
+            raise DataError(f"expected -1, 0 or 1 for the side of each of {n} rows.")
+        object.__setattr__(self, "side", side)
         groups = np.arange(n) if self.groups is None else np.asarray(self.groups)
         if groups.shape != (n,) or groups.dtype.kind not in "iu":
             raise DataError(
