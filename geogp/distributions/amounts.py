@@ -47,11 +47,11 @@ LEAST_STEP = 1e-6
 LEAST_VARIANCE = 1e-200
 """Variance of an amount that is certain up to rounding."""
 
-NODES = np.linspace(-6.0, 6.0, 121)
-"""Normal scores at which expectations are computed, by the trapezoidal rule."""
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(64)
+"""Nodes and weights of the integrals over quantiles."""
 
-SHARES = np.exp(-(NODES**2) / 2) / np.exp(-(NODES**2) / 2).sum()
-"""Weights of `NODES`."""
+FARTHEST_NODE = 6.5
+"""The integrals are between these quantiles of a standard normal law."""
 
 _SEED = 4_604_021
 """Seed of the random draws in `pit`; it is unusual, so that no simulation has the same draws."""
@@ -65,7 +65,7 @@ class NormalScores:
     up to `REACH`.
 
     `law`: one of `LAWS`. `scores`, `values`: knots, z and log y or logit y, (k,) each, increasing.
-    `lower`, `upper`: y is 0 where z is below `lower`, and 1 from `upper` on. They are infinite if
+    `lower`, `upper`: y is 0 where z is up to `lower`, and 1 from `upper` on. They are infinite if
     no measurement has this value.
 
     Raises DataError if the law is unknown, knots do not increase, or limits are not in order.
@@ -100,8 +100,8 @@ class NormalScores:
         n, ends = len(inside), np.array([(y == 0).mean(), 1 - (y == most).mean()])
         if n < MIN_INSIDE or inside[0] == inside[-1]:
             raise DataError(
-                f"expected {MIN_INSIDE} or more different measurements strictly inside the range "
-                f"of law={law!r}, found {n}{', all equal' if n else ''}."
+                f"expected {MIN_INSIDE} or more measurements strictly inside the range of "
+                f"law={law!r}, not all equal, found {n}."
             )
         count = next(knots for least, knots in KNOTS if n >= least)
         far = min(FARTHEST_KNOT, float(ndtri(1 - TAIL_ROWS / n)))
@@ -139,7 +139,7 @@ class NormalScores:
         """Return the amounts h(z) of normal scores."""
         u = np.interp(z, self.scores, self.values)
         y = np.exp(u) if self.law == "positive" else expit(u)
-        return np.where(z < self.lower, 0.0, np.where(z >= self.upper, 1.0, y))
+        return np.where(z <= self.lower, 0.0, np.where(z >= self.upper, 1.0, y))
 
     def log_slope(self, y: Floats) -> Floats:
         """Return the logarithm of dz/dy at amounts strictly inside the range, (n,)."""
@@ -178,10 +178,11 @@ class AmountPrediction(Prediction):
     @classmethod
     def of(cls, normal: Prediction, scores: NormalScores) -> "AmountPrediction":
         """Return the predictions of amounts with these predictions of normal scores."""
-        mean, square = np.zeros(len(normal)), np.zeros(len(normal))
-        for _, share, amounts in _at_nodes(normal, scores):
-            mean += share * amounts
-            square += share * amounts**2
+        below, upto = (normal.cdf(end) for end in (scores.lower, scores.upper))
+        mean, square = 1 - upto, 1 - upto
+        for _, share, amounts in _quantiles(normal, scores, below, upto):
+            mean = mean + share * amounts
+            square = square + share * amounts**2
         # An amount that is nearly certain has a variance, too.
         variance = np.maximum(square - mean**2, LEAST_VARIANCE)
         parts = {
@@ -251,10 +252,17 @@ class AmountPrediction(Prediction):
         return np.where(inside, score, mass)
 
     def crps(self, y: ArrayLike) -> Floats:
-        """Return the continuous ranked probability score, E|Y - y| - E|Y - Y'|/2, (n,)."""
-        y, found = self._checked_values(y), np.zeros(len(self))
-        for node, share, amounts in _at_nodes(self.normal, self.scores):
-            found += share * (np.abs(amounts - y) - (2 * ndtr(node) - 1) * amounts)
+        """Return the continuous ranked probability score at amounts `y`, (n,); lower is better.
+
+        With quantiles q(p), it is ∫ 2 (1[y <= q(p)] - p) (q(p) - y) dp (Laio and Tamea 2007).
+        """
+        y = np.broadcast_to(self._checked_values(y), self.mean.shape)
+        below, upto = (self.normal.cdf(end) for end in (self.scores.lower, self.scores.upper))
+        found: Floats = y * below**2 + np.abs(1 - y) * (1 - upto) ** 2
+        middle = self.cdf(y).clip(below, upto)
+        for over, ends in ((0.0, (below, middle)), (1.0, (middle, upto))):
+            for p, share, amounts in _quantiles(self.normal, self.scores, *ends):
+                found += 2 * share * (over - p) * (amounts - y)
         return found
 
     def sample(self, size: int = 1, *, random_state: int = 0) -> Floats:
@@ -280,8 +288,17 @@ class AmountPrediction(Prediction):
         return np.where(y <= 0, 0.0, np.where(at_one, upper, self.cdf(y)))
 
 
-def _at_nodes(normal: Prediction, scores: NormalScores) -> Iterator[tuple[float, float, Floats]]:
-    """Yield the `NODES`, their weights, and the amounts at these quantiles, (n,)."""
-    for node, share in zip(NODES, SHARES, strict=True):
-        standard = normal.shape.quantile(np.full(len(normal), ndtr(node)))
-        yield float(node), float(share), scores.amount(normal.mean + normal.sd * standard)
+def _quantiles(
+    normal: Prediction, scores: NormalScores, below: Floats, upto: Floats
+) -> Iterator[tuple[Floats, Floats, Floats]]:
+    """Yield probabilities between two others, their weights, and amounts at these quantiles.
+
+    All are (n,). The weights are those of Gauss's rule for the normal density.
+    """
+    first, last = (ndtri(p).clip(-FARTHEST_NODE, FARTHEST_NODE) for p in (below, upto))
+    nodes = [first + (last - first) * (node + 1) / 2 for node in NODES]
+    weights = [weight * np.exp(-(t**2) / 2) for weight, t in zip(WEIGHTS, nodes, strict=True)]
+    scale = (upto - below) / np.maximum(sum(weights), np.finfo(float).tiny)
+    for t, weight in zip(nodes, weights, strict=True):
+        z = normal.mean + normal.sd * normal.shape.quantile(ndtr(t))
+        yield ndtr(t), weight * scale, scores.amount(z)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.special import erfcx
 
 from geogp.models.exact.kriging import ExactRows, kriging
 from geogp.models.exact.search import posterior
@@ -65,7 +65,7 @@ def moments_beyond(
     """
     sd = np.sqrt(variance)
     a = side * (mean - limit) / sd
-    ratio = np.exp(norm.logpdf(a) - norm.logcdf(a))
+    ratio = np.sqrt(2 / np.pi) / erfcx(-a / np.sqrt(2))
     # For large -a, the difference is about 1 / a², and rounding may make it 0.
     share = np.clip(1 - a * ratio - ratio**2, 0.1 / (1 + a**2), 1.0)
     return mean + side * sd * ratio, variance * share
