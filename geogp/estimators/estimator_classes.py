@@ -30,7 +30,8 @@ class FieldGP(SpatialGP):
     Gaussian process instead: universal kriging with a constant trend and the covariates, a Matérn
     correlation (with one range or two) that may differ between directions, and a nugget. Its form
     is averaged over its posterior, and up to 1,500 rows so are its parameters. `epochs`, `rank` or
-    `batch` ask for the model of three parts. With `group`, any number of rows is fitted so.
+    `batch` ask for the model of three parts. So are up to 50,000 rows at up to 60 places with many
+    times, such as stations, and any number of rows with `group`.
 
     Parameters
     ----------
@@ -76,6 +77,15 @@ class FieldGP(SpatialGP):
         for over 1,500 groups, with `error_variance`, or where no exact process is fitted: with
         `tests`, `devices`, `provider`, `epochs`, `rank` or `batch`. Predictions are for new groups,
         and ignore the column.
+    law
+        ``positive`` for amounts of 0 or more, such as rain; ``proportion`` for shares from 0 to 1,
+        such as lost packets; by default, measurements have no bounds. The model then predicts
+        normal scores, and `predict_distribution` returns an `AmountPrediction`, which never leaves
+        the range. If some measurements are exactly 0 (of proportions also 1), this value has a
+        probability. The level is the median of the measurements at a place. There is no `joint`
+        distribution. More than 3,000 rows, and rows with `tests`, are fitted five times in all, on
+        halves and the whole. It cannot be given with `error_variance`, nor with `group` if
+        measurements are at an end of the range.
     validation
         Rows on which the best epoch and the shape of the predictive distribution are chosen:
         ``blocks`` (all rows in a tenth of the square cells of the map), ``random`` (a tenth of the

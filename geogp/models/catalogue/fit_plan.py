@@ -14,6 +14,7 @@ from geogp.errors import RequestError
 from geogp.models.catalogue.build import Scaling, build, without_constants
 from geogp.models.exact.exact_process import fit_exact
 from geogp.models.exact.passes import MOST_PASSES, MOST_ROWS
+from geogp.models.exact.stations import are_stations
 from geogp.models.fitting.few_rows import (
     MIN_PLACES,
     are_few,
@@ -114,7 +115,8 @@ class FitPlan:
                 f"tests=, devices= or provider=; found {len(known.y):,} rows of "
                 f"{sessions:,} groups."
             )
-        if exact and (sessions or spare <= MOST_ROWS):
+        stations = exact and not known.side.any() and self._are_stations(known)
+        if exact and (sessions or spare <= MOST_ROWS or stations):
             return self._fit_exact(known, warn)
         if known.error_variance.any():
             raise RequestError(
@@ -150,6 +152,11 @@ class FitPlan:
                     f"{factor:.2f} times the width that the model gives."
                 )
         return fitted, state
+
+    def _are_stations(self, rows: Data) -> bool:
+        """Return whether many rows are at so few places that they can be filtered."""
+        axes = self.sizes.d - len(self.sizes.covariates)
+        return are_stations(np.asarray(rows.x[..., :axes]))
 
     def _fit_exact(self, rows: Data, warn: Tell | None) -> tuple[Model, FitState]:
         """Fit an exact process to all rows; raise the errors of `fit`."""

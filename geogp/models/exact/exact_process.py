@@ -16,11 +16,17 @@ from geogp.distributions.shapes import GAUSSIAN
 from geogp.errors import DataError, RequestError
 from geogp.models import options
 from geogp.models.exact.covariance import DOUBLE, FORMS
-from geogp.models.exact.kriging import ExactRows, kriging
+from geogp.models.exact.kriging import ExactRows
 from geogp.models.exact.limits import with_limits
 from geogp.models.exact.mixture import NEAR_ROWS, KrigingMixture
-from geogp.models.exact.passes import Passes, passes_of
-from geogp.models.exact.search import WeightedKriging, posterior
+from geogp.models.exact.passes import MOST_ROWS, Passes, passes_of
+from geogp.models.exact.search import (
+    WeightedKriging,
+    conditioned,
+    posterior,
+    station_posterior,
+)
+from geogp.models.exact.stations import station_words
 from geogp.models.field.predictive_law import (
     Errors,
     PredictiveLaw,
@@ -230,7 +236,7 @@ class ExactProcess(Model):
         if ends[-1] != len(theta):
             raise ValueError(f"expected {ends[-1]} parameters, found {len(theta)}")
         averaged = [
-            WeightedKriging(float(weight), kriging(law, own, rows))
+            WeightedKriging(float(weight), conditioned(law, own, rows))
             for weight, law, own in zip(weights, laws, np.split(theta, ends[:-1]), strict=True)
         ]
         arrays = {part: tensors[f"law_{part}"].cpu().numpy() for part in LAW}
@@ -345,8 +351,10 @@ def fit_exact(
         raise DataError("all rows are of one group; there is nothing to learn about others.")
     data, passes = _in_passes(architecture, data, seed, warn)
     n, known = len(passes.rows), data.error_variance
-    needed, what = WORD * SQUARES * n**2, f"an exact process of {n:,} rows"
-    refuse_above(needed, what, "Give fewer rows.", device)
+    stations = n > MOST_ROWS
+    points = placed(architecture, data.x, CPU)[0].numpy()
+    arrays = station_words(points) if stations else SQUARES * n**2
+    refuse_above(WORD * arrays, f"an exact process of {n:,} rows", "Give fewer rows.", device)
     # Rows with large known errors say little of the unit.
     clear = data.y[known <= np.median(known)]
     clear = clear if clear.std() > 0 else data.y
@@ -370,7 +378,7 @@ def fit_exact(
         architecture=architecture,
         y_mean=torch.tensor(mean, dtype=DOUBLE),
         y_sd=torch.tensor(sd, dtype=DOUBLE),
-        mixture=KrigingMixture(rows, posterior(rows, seed)),
+        mixture=KrigingMixture(rows, (station_posterior if stations else posterior)(rows, seed)),
         law=no_law(COVARIATES),
         within=within,
     )

@@ -11,8 +11,8 @@ from scipy.spatial import KDTree
 from torch import Tensor
 
 from geogp.errors import DataError
-from geogp.models.exact.kriging import ExactRows, Kriging
-from geogp.models.exact.search import WeightedKriging
+from geogp.models.exact.kriging import ExactRows
+from geogp.models.exact.search import Conditioned, WeightedKriging
 from geogp.models.numerics.trees import tree_of
 
 Floats = NDArray[np.float64]
@@ -77,7 +77,7 @@ class KrigingMixture:
         total.diagonal().clamp_(min=ROUNDING * float(total.diagonal().max()))
         return centre + mean, total
 
-    def averaged(self, value: Callable[[Kriging], Tensor]) -> Tensor:
+    def averaged(self, value: Callable[[Conditioned], Tensor]) -> Tensor:
         """Return the mean of a value of the points."""
         return self._summed([value(point.kriging) for point in self.points])
 

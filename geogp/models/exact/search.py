@@ -10,8 +10,12 @@ from scipy.special import softmax
 from geogp.errors import NumericalError
 from geogp.models.exact.covariance import FORMS, Covariance
 from geogp.models.exact.kriging import ExactRows, Kriging, kriging
+from geogp.models.exact.passes import MOST_ROWS
+from geogp.models.exact.stations import StationKriging
 
 Floats = NDArray[np.float64]
+Conditioned = Kriging | StationKriging
+"""Kriging with given parameters."""
 
 SUBSETS = (250, 700)
 """Numbers of random rows on which the searches begin; each starts where the one before ended."""
@@ -53,6 +57,11 @@ CHANGE = 1e-3
 LEAST_CURVATURE = 0.1
 """Smallest curvature of the log posterior in any direction; the prior has a larger one."""
 
+SAMPLE, RUNS = 2_000, 8
+"""Number of rows to which the parameters of stations are fitted, and of runs of successive times
+from which they are.
+"""
+
 LEAST_WEIGHT = 0.01
 """Points with a smaller weight are left out."""
 
@@ -62,7 +71,7 @@ class WeightedKriging:
     """Kriging with one value of the parameters, and its weight in the posterior."""
 
     weight: float
-    kriging: Kriging
+    kriging: Conditioned
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,6 +164,31 @@ def posterior(rows: ExactRows, seed: int) -> list[WeightedKriging]:
         WeightedKriging(float(weight / weights[kept].sum()), solved)
         for weight, (_, solved), keep in zip(weights, points, kept, strict=True)
         if keep
+    ]
+
+
+def conditioned(law: Covariance, theta: Floats, rows: ExactRows) -> Conditioned:
+    """Return kriging with parameters θ; rows that are too many are those of stations."""
+    if len(rows) > MOST_ROWS:
+        return StationKriging(law, theta, rows)
+    return kriging(law, theta, rows)
+
+
+def station_posterior(rows: ExactRows, seed: int) -> list[WeightedKriging]:
+    """Return kriging of the rows of stations, with parameters fitted to runs of successive times.
+
+    Raises NumericalError like `posterior`.
+    """
+    order = np.lexsort(rows.points[:, [0, 2]].cpu().numpy().T)
+    size, every = SAMPLE // RUNS, len(order) // RUNS
+    random = np.random.default_rng([seed, 17])
+    starts = every * np.arange(RUNS) + random.integers(0, every - size, RUNS, endpoint=True)
+    sample = np.sort(np.concatenate([order[start : start + size] for start in starts]))
+    points = posterior(rows.at(sample), seed)
+    return [
+        WeightedKriging(point.weight, StationKriging(own.covariance, own.theta, rows))
+        for point in points
+        for own in [point.kriging]
     ]
 
 
