@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from geogp.answers.make_run import make_map
     from geogp.answers.run import Run, open_run
+    from geogp.distributions.amounts import AmountPrediction
     from geogp.distributions.class_prediction import ClassPrediction
     from geogp.distributions.prediction import Prediction
     from geogp.errors import (
@@ -38,6 +39,7 @@ __version__ = "0.2.0"
 
 _MODULES = {
     "ClassGP": "estimators.class_gp",
+    "AmountPrediction": "distributions.amounts",
     "ClassPrediction": "distributions.class_prediction",
     "CountGP": "estimators.estimator_classes",
     "DataError": "errors",
@@ -69,6 +71,7 @@ _MODULES = {
 """The public names, and the module that defines each name."""
 
 __all__ = [
+    "AmountPrediction",
     "ClassGP",
     "ClassPrediction",
     "CountGP",

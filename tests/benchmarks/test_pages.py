@@ -31,6 +31,7 @@ PAGES = {
     "level-averages/PR": ("answers.level_averages", _whole),
     "next/demo": ("answers.next_tiles", _whole),
     "ablation/table": ("accuracy.ablation", _whole),
+    "amounts/table": ("accuracy.amounts", _whole),
     "beyond/table": ("accuracy.beyond", _whole),
     "drives/table": ("accuracy.drives", _whole),
     "few-rows/table": ("accuracy.few_rows", _whole),

@@ -2,9 +2,9 @@
 
 At the S places of the rows, the covariance of `Covariance` is that of a field with covariance
 c (N + v) whose correlation decays as exp(-|t - t'| / τ), and of a field with covariance c u N that
-stays, where c = (1 - λ) / (1 + u + v). Both are Markov processes in time. So a Kalman filter and a smoother
-(Rauch, Tung and Striebel 1965) over the times give the same answers as the covariances of all rows
-(Hartikainen and Särkkä 2010), and between places, kriging of each field is exact.
+stays, where c = (1 - λ) / (1 + u + v). Both are Markov processes in time. So a Kalman filter and a
+smoother (Rauch, Tung and Striebel 1965) over the times give the same answers as the covariances of
+all rows (Hartikainen and Särkkä 2010), and between places, kriging of each field is exact.
 """
 
 import math
