@@ -47,7 +47,7 @@ class FitPlan:
 
     The preset has the values of this fit; rank and width are those of `sizes`. `scaling` is that of
     `build`. If `exact` is true and there are at most `MOST_ROWS` rows, each of a single test,
-    or rows of sessions, the model is an exact process.
+    or rows of sessions, which may be means of tests, the model is an exact process.
     """
 
     model: str
@@ -104,13 +104,13 @@ class FitPlan:
         known = train.joined(validation) if averages else train
         single = (known.counts == 1).all()
         spare = len(known.y) - len(self.sizes.covariates)
-        exact = self.exact and bool(single) and spare >= MIN_PLACES
         sessions = 0 if known.session is None else len(np.unique(known.session))
+        exact = self.exact and (bool(single) or sessions > 0) and spare >= MIN_PLACES
         if sessions > MOST_PASSES or (sessions and not exact):
             raise RequestError(
                 f"group needs an exact process, for at most {MOST_PASSES:,} groups and "
                 f"{MIN_PLACES:,} rows more than covariates, without epochs=, rank=, batch=, "
-                f"tests=, devices= or provider=; found {len(known.y):,} rows of "
+                f"devices= or provider=; found {len(known.y):,} rows of "
                 f"{sessions:,} groups."
             )
         if exact and (sessions or spare <= MOST_ROWS):
