@@ -148,7 +148,7 @@ class Covariance:
         return total.add_(self._of_session(theta, lags, lags.together)[0])
 
     def slopes(self, theta: Floats, lags: Lags) -> list[Tensor]:
-        """Return the derivative of C by each entry of θ but log c and a sill, for different rows."""
+        """Return the derivative of C, for different rows, by all of θ but log c and a sill."""
         total, by_space, others = self._derived(theta, lags)
         of_space = [by_space * _quadratic(matrix, lags) for matrix in _metric(*theta[:NUGGET])[1]]
         by_nugget = -nugget(theta) * total

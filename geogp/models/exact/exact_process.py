@@ -67,8 +67,8 @@ class ExactProcess(Model):
     other rows. Unless it predicts these errors worse, a law gives their scale and their tails; the
     scale depends on the distance to the nearest row, and on the errors of few and of many rows near
     by. Rows of a session are left out together; a row of the mixture is then a pass, and `within`
-    is the variance of a measurement around the mean of its pass. If rows are means of several tests,
-    a prediction has the noise of as many tests as asked for.
+    is the variance of a measurement around the mean of its pass. If rows are means of several tests
+    each, a prediction has the noise of as many tests as asked for.
     """
 
     holds_rows = True
@@ -334,8 +334,8 @@ def fit_exact(
 ) -> tuple[ExactProcess, FitState]:
     """Fit an exact process to rows; the history has the mean log score of the rows, each left out.
 
-    The rows of a session are pooled into passes, and left out together. They may be means of several
-    tests; those of a pass together count as the tests of their mean. `warn` is told about rows that
+    The rows of a session are pooled into passes, and left out together. They may be means of
+    several tests; those of a pass count together. `warn` is told about rows that
     are not used. Raises DataError if all targets are equal or all rows are of one session,
     RequestError if memory is short, and NumericalError if no covariance of the rows factorises.
     """

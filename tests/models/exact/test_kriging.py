@@ -160,9 +160,7 @@ def test_the_evidence_is_an_integral_over_trend_and_variance():
 def solved(request):
     """Kriging of rows with or without time, known errors, sessions and tests, and with a trend."""
     time, trend, known, sessions, tested = request.param
-    rows = make_rows(
-        40, time=time, trend=trend, known=known, sessions=sessions, tested=tested
-    )
+    rows = make_rows(40, time=time, trend=trend, known=known, sessions=sessions, tested=tested)
     if trend == 3:  # covariates that depend on each other
         rows = replace(rows, trend=torch.cat([rows.trend, 2 * rows.trend[:, 1:2]], 1))
     more = [0.5, 0.1, -0.4] * time + [0.4, -0.3, 0.9] * (sessions > 0)
