@@ -96,15 +96,19 @@ def split_parts(
 
 
 def split_groups(name: str, rows: SplitRows) -> Numbers | None:
-    """Return the group of each row, such as its block, (n,); None for splits without groups."""
+    """Return the group of each row, such as its block, (n,); None for splits without groups.
+
+    A group has all rows at a place, so that sessions are none.
+    """
     if name in {BLOCKS.name, BUFFER.name}:
         side = cell_side(rows.longitude, rows.latitude)
         groups = np.unique(
             cell_indices(rows.longitude, rows.latitude, side), axis=0, return_inverse=True
         )
         return groups[1].reshape(-1)
-    names = {COUNTY.name: rows.county, SESSION.name: rows.session}.get(name)
-    return None if names is None else np.unique(names, return_inverse=True)[1]
+    if name == COUNTY.name and rows.county is not None:
+        return np.unique(rows.county, return_inverse=True)[1]
+    return None
 
 
 def random_split(

@@ -74,6 +74,8 @@ def _check_drives(inputs: Inputs, model: RunModel, listener: RunListener) -> Non
     were seen, and would make intervals too narrow for new drives.
     """
     settings = model.settings
+    if model.by_drive and settings.devices not in {None, 1}:
+        listener.warn("the measurements of a drive are of one device: --devices has no effect.")
     if model.by_drive and settings.calibrated:
         raise RequestError(
             f"--conformal {settings.conformal} repairs intervals with rows of known drives, and "
