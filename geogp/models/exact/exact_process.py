@@ -9,6 +9,7 @@ from typing import NoReturn, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import ndtri, stdtrit
 from torch import Tensor
 
 from geogp.distributions.prediction import Prediction
@@ -67,8 +68,8 @@ class ExactProcess(Model):
     other rows. Unless it predicts these errors worse, a law gives their scale and their tails; the
     scale depends on the distance to the nearest row, and on the errors of few and of many rows near
     by. Rows of a session are left out together; a row of the mixture is then a pass, and `within`
-    is the variance of a measurement around the mean of its pass. If rows are means of several tests
-    each, a prediction has the noise of as many tests as asked for.
+    is the variance of a measurement around the mean of its pass. Few sessions make all intervals
+    wider. If rows are means of tests, a prediction has the noise of as many tests as asked for.
     """
 
     holds_rows = True
@@ -110,7 +111,7 @@ class ExactProcess(Model):
         spot = places[:, :2].cpu().numpy()
         law = self.law.parameters(self._covariates(spot)).faded(self._fade(spot))
         location, scale, shape = law.distribution()
-        factor = np.square(scale * float(self.y_sd))
+        factor = np.square(scale * float(self.y_sd) * _width_of(len(self.mixture.rows.sessions)))
         mean = mean + location * np.sqrt(field + noise)
         return Prediction(
             float(self.y_mean) + float(self.y_sd) * mean,
@@ -310,6 +311,16 @@ class ExactProcess(Model):
             f"a fit of {self.name} to at most a few thousand single measurements, or with group=, "
             "is an exact process, which has no basis. Without group=, epochs= fits a basis."
         )
+
+
+def _width_of(sessions: int) -> float:
+    """Return the factor of the sd of predictions; 1 without sessions.
+
+    The variance of what rows share is known from as many independent errors as there are sessions.
+    So an interval has the width of Student's t distribution with one degree of freedom fewer.
+    """
+    degrees = sessions - 1
+    return float(stdtrit(degrees, 0.975) / ndtri(0.975)) if sessions else 1.0
 
 
 def placed(architecture: Architecture, x: Floats, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from geogp.errors import DataError, RequestError
 from geogp.models.catalogue.storage import load_model, save_model
@@ -182,6 +183,17 @@ def test_means_of_more_tests_have_less_noise(tmp_path):
     save_model(process, tmp_path / "m.safetensors")
     again, _ = load_model(tmp_path / "m.safetensors")
     np.testing.assert_array_equal(again.predict(new.x, new.tests).sd, law.sd)
+
+
+@pytest.mark.parametrize("sessions", [5, 30])
+def test_few_sessions_make_wider_intervals(sessions):
+    data = driven(sessions, rows=12)
+    process, _ = fit_exact("field", SESSIONS, data, 0, CPU)
+    law = process.widened(1.0).predict(data.x)
+    _, field, noise = process.mixture.predict(*process.placed(data.x))
+    factor = stats.t(sessions - 1).ppf(0.975) / stats.norm.ppf(0.975)
+    expected = factor * float(process.y_sd) * np.sqrt(field + noise)
+    np.testing.assert_allclose(law.sd, expected, rtol=1e-9)
 
 
 def test_pooled_rows_count_as_all_their_tests(few_passes):
