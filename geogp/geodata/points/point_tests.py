@@ -262,11 +262,10 @@ def read_point_tests(
     warnings += _doubts(table, kept, (longitude, latitude), value, target)
     if session is None:
         drive = drives_of(longitude[kept], latitude[kept], seconds[kept])
-        why = "tests follow each other in time and place"
     else:
-        drive, why = session[kept], f"from the column {shown(columns['session'])}"
+        drive = session[kept]
     if drive is not None:
-        review.notes.append(("drives", f"{len(np.unique(drive)):,} drives: {why}"))
+        review.notes.append(("drives", _drives_in_words(drive, columns)))
     review.notes.append(("rows", f"{int(kept.sum()):,} of {len(table):,} rows used"))
     return PointTests(
         path,
@@ -287,6 +286,14 @@ def read_point_tests(
         left_out=review.left_out(columns),
         drive=drive,
     )
+
+
+def _drives_in_words(drive: NDArray[np.object_], columns: Mapping[str, str]) -> str:
+    """Return how many drives there are, and where they are from."""
+    why = "tests follow each other in time and place"
+    if "session" in columns:
+        why = f"from the column {shown(columns['session'])}"
+    return f"{len(np.unique(drive)):,} drives: {why}"
 
 
 def _needed(source: PointSource, target: str) -> list[str]:

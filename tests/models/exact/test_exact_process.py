@@ -192,7 +192,7 @@ def test_few_sessions_make_wider_intervals(sessions):
     law = process.widened(1.0).predict(data.x)
     _, field, noise = process.mixture.predict(*process.placed(data.x))
     factor = stats.t(sessions - 1).ppf(0.975) / stats.norm.ppf(0.975)
-    expected = factor * float(process.y_sd) * np.sqrt(field + noise)
+    expected = factor * float(process.y_sd) * np.sqrt((field + noise).numpy())
     np.testing.assert_allclose(law.sd, expected, rtol=1e-9)
 
 
