@@ -48,8 +48,8 @@ def describe_points(request: PointsRequest, listener: ProgressListener) -> dict[
     """
     heard = RunListener()
     inputs = read_inputs(request.map, heard)
-    plan_map(request.map, inputs, pick_device(request.map.device), heard)
-    make_splits(request.map, inputs, heard)
+    plan = plan_map(request.map, inputs, pick_device(request.map.device), heard)
+    make_splits(plan.model.settings, inputs, heard)
     points, seen = inputs.points, inputs.observations
     assert points is not None, "the request has a file of tests"
     warnings = [*heard.warnings, *_mistaken(points)]
@@ -70,7 +70,7 @@ def describe_points(request: PointsRequest, listener: ProgressListener) -> dict[
         "left_out": points.counts,
         "tests": len(points.value),
         "tiles": len(np.unique(seen.quadkey)),
-        "tile_quarters": len(seen),
+        "tile_quarters": len(np.unique(np.column_stack([seen.quadkey, seen.quarter]), axis=0)),
         "quarters": dict(zip(map(quarter_label, quarters.tolist()), tests.tolist(), strict=True)),
         "bounds": [
             *(float(points.longitude.min()), float(points.latitude.min())),

@@ -73,10 +73,11 @@ class FieldGP(SpatialGP):
         than eight groups say little about new ones, and `fit` warns. Of more than 3,000 rows, those
         of one group in one cell of space and time count as one row, their mean; the cells are as
         small as 1,500 means allow. If cells would be wider than a 32nd of the data, or there are
-        covariates, 1,500 of the means or rows are drawn, and `fit` warns. It raises RequestError
-        for over 1,500 groups, with `error_variance`, or where no exact process is fitted: with
-        `tests`, `devices`, `provider`, `epochs`, `rank` or `batch`. Predictions are for new groups,
-        and ignore the column.
+        covariates, 1,500 of the means or rows are drawn, and `fit` warns. With `tests`, a row is a
+        mean of so many tests of its group, and a part of the noise falls with their number. `fit`
+        raises RequestError for over 1,500 groups, with `error_variance`, or where no exact process
+        is fitted: with `devices`, `provider`, `epochs`, `rank` or `batch`. Predictions are for new
+        groups, and ignore the column.
     law
         ``positive`` for amounts of 0 or more, such as rain; ``proportion`` for shares from 0 to 1,
         such as lost packets; by default, measurements have no bounds. The model then predicts

@@ -234,7 +234,8 @@ class SpatialParameters(EstimatorParameters):
             providers=len(scale.providers),
         )
         device = pick_device(self.device)
-        chosen = self.epochs, self.rank, self.batch, self.provider, self.tests, self.devices
+        tests = None if self.group is not None else self.tests
+        chosen = self.epochs, self.rank, self.batch, self.provider, tests, self.devices
         exact = self.model == "field" and chosen == (None,) * len(chosen)
         return FitPlan(self.model, replace(preset, weights=weights), sizes, device, exact=exact)
 

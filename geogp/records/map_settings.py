@@ -24,7 +24,7 @@ from geogp.choices import (
 )
 from geogp.errors import RequestError
 from geogp.evaluation.conformal.repair_methods import METHODS
-from geogp.evaluation.splits.split_names import BUFFER, BUFFER_KM, MAX_FOLDS, SPLITS
+from geogp.evaluation.splits.split_names import BUFFER, BUFFER_KM, MAX_FOLDS, SESSION, SPLITS
 from geogp.geodata.places.file_choice import absolute_name
 from geogp.geodata.places.region_choice import CRS_OF_FILES, RegionChoice
 from geogp.geodata.places.state_names import VINTAGE_CHOICES
@@ -42,9 +42,12 @@ from geogp.records.record_names import INPUTS, QUESTIONS
 SPLIT_CHOICES = {
     **{name: (name,) for name in SPLITS},
     "both": ("random", "blocks"),
-    "all": tuple(SPLITS),
+    "all": tuple(name for name in SPLITS if name != SESSION.name),
 }
-"""Splits that each value of ``--split`` selects; the user may give several values with commas."""
+"""Splits that each value of ``--split`` selects; the user may give several values with commas.
+
+Few data have sessions; `plan_map` adds their split where the user names no splits.
+"""
 
 AUTO = "auto"
 
@@ -222,8 +225,9 @@ class CheckSettings:
     title: ClassVar = "Checks"
 
     split: str | None = setting(
-        "How to choose test rows: random, blocks, buffer, county, latest (several with commas), "
-        "both (random and blocks) or all. Default: set by the preset."
+        "How to choose test rows: random, blocks, buffer, county, latest, session (several with "
+        "commas), both (random and blocks) or all (but session). Default: set by the preset, and "
+        "session for a log of drives."
     )
     folds: int = setting(
         "Number of folds of each split (1 to 5). Each fold holds out different rows.",

@@ -61,7 +61,14 @@ LATEST = Split(
     flatters=True,
 )
 
-SPLITS = {split.name: split for split in (RANDOM, BLOCKS, BUFFER, COUNTY, LATEST)}
+SESSION = Split(
+    "session",
+    "Split by drives",
+    "How well are the measurements of a new drive predicted from other drives?",
+    flatters=False,
+)
+
+SPLITS = {split.name: split for split in (RANDOM, BLOCKS, BUFFER, COUNTY, LATEST, SESSION)}
 
 CELL_DEGREES = 0.1
 """Side of a block, in degrees of longitude and of latitude."""

@@ -42,6 +42,7 @@ from geogp.evaluation.splits.split_names import (
     COUNTY,
     LATEST,
     RANDOM,
+    SESSION,
 )
 from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.layers import ELSEWHERE
@@ -52,16 +53,20 @@ HALVINGS = 3
 MIN_CELLS, MIN_EFFECTIVE_CELLS = 30, 20.0
 """Smallest number, and smallest effective number, of cells with rows in a split by blocks."""
 
+LEAST_SESSIONS = 3
+"""Smallest number of sessions, or counties, of a split by whole ones: one for each part."""
+
 
 @dataclass(frozen=True)
 class SplitRows:
-    """The columns (n,) that splits use: quadkeys, quarters, coordinates in degrees, counties."""
+    """The columns (n,) that splits use: quadkeys, quarters, degrees, counties, and sessions."""
 
     quadkey: Codes
     quarter: Numbers
     longitude: Floats
     latitude: Floats
     county: NDArray[np.str_] | None = None
+    session: NDArray[np.str_] | None = None
 
 
 def split_parts(
@@ -85,12 +90,16 @@ def split_parts(
         BUFFER.name: partial(buffer_split, *place, buffer_km=buffer_km),
         COUNTY.name: partial(county_split, rows.county),
         LATEST.name: partial(latest_split, *tile),
+        SESSION.name: partial(session_split, rows.session),
     }
     return ways[name](seed=seed, fold=fold, calibrated=calibrated)
 
 
 def split_groups(name: str, rows: SplitRows) -> Numbers | None:
-    """Return the group of each row, such as its block, (n,); None for splits without groups."""
+    """Return the group of each row, such as its block, (n,); None for splits without groups.
+
+    A group has all rows at a place, so that sessions are none.
+    """
     if name in {BLOCKS.name, BUFFER.name}:
         side = cell_side(rows.longitude, rows.latitude)
         groups = np.unique(
@@ -198,20 +207,43 @@ def county_split(
             "one of these files to --boundaries, or leave the split out."
         )
     known = county != ELSEWHERE
-    names, number = np.unique(county[known], return_inverse=True)
-    least = 4 if calibrated else 3
+    part = np.full(len(county), LEFT_OUT, dtype="<U11")
+    kinds = COUNTY.name, "counties"
+    part[known] = _whole_groups(kinds, county[known], seed, fold=fold, calibrated=calibrated)
+    return part
+
+
+def session_split(
+    session: NDArray[np.str_] | None, seed: int, *, fold: int = 0, calibrated: bool = False
+) -> Parts:
+    """Split rows by whole sessions, such as drives, in the same way as `county_split`."""
+    if session is None:
+        raise RequestError(
+            "the split session needs rows of drives, found none. Give a log of drives with "
+            "--points, name the column of its drives with --columns session=NAME, or leave the "
+            "split out."
+        )
+    kinds = SESSION.name, "sessions"
+    return _whole_groups(kinds, session, seed, fold=fold, calibrated=calibrated)
+
+
+def _whole_groups(
+    kinds: tuple[str, str], group: NDArray[np.str_], seed: int, *, fold: int, calibrated: bool
+) -> Parts:
+    """Split rows by groups with names (n,); `kinds` are the split, and what the groups are."""
+    split, what = kinds
+    names, number = np.unique(group, return_inverse=True)
+    least = LEAST_SESSIONS + calibrated
     if len(names) < least:
         raise RequestError(
-            f"the split county needs at least {least} counties with "
+            f"the split {split} needs at least {least} {what} with "
             f"measurements{' (one for calibration)' if calibrated else ''}, found {len(names)}. "
             "Leave the split out."
         )
     parts = min(TENTHS, len(names))
-    named = part_names(COUNTY.name, parts, fold, calibrated=calibrated)
-    part = np.full(len(county), LEFT_OUT, dtype="<U11")
-    part[known] = named[assign_parts(hashed(seed, text_codes(names)), number, parts)]
-    what = f"{len(county)} rows in {len(names)} counties"
-    return without_empty(part, what, calibrated=calibrated)
+    named = part_names(split, parts, fold, calibrated=calibrated)
+    part = named[assign_parts(hashed(seed, text_codes(names)), number, parts)]
+    return without_empty(part, f"{len(group)} rows in {len(names)} {what}", calibrated=calibrated)
 
 
 def latest_split(

@@ -30,6 +30,7 @@ def split(
     y: str = "latitude",
     time: str | None = "quarter",
     county: str = "county",
+    session: str = "session",
     buffer_km: float = BUFFER_KM,
     cell: float | None = None,
 ) -> tuple[Table, Table]:
@@ -48,12 +49,12 @@ def split(
         Which rows are test rows. ``random``: a tenth of the rows, each chosen independently.
         ``blocks``: a fifth of the rows, in whole cells. ``buffer``: the same as ``blocks``, but
         without training rows near a test row. ``county``: whole counties. ``latest``: the last
-        quarter.
+        quarter. ``session``: whole drives or other sessions.
     random_state
         Any integer.
     fold
         Number of the fold, counted from 0; each fold has different test rows.
-    x, y, time, county
+    x, y, time, county, session
         Names of columns. If the table has no column `time`, times are not used. ``buffer`` needs
         coordinates in degrees; ``latest`` needs quarters (``Period[Q]``).
     buffer_km
@@ -117,6 +118,7 @@ def split(
                 _times(table, time, how),
                 *place,
                 _counties(table, county),
+                _sessions(table, session),
             ),
             random_state,
             fold=fold,
@@ -133,6 +135,16 @@ def _counties(table: pd.DataFrame, county: str) -> Parts | None:
         return None
     names = table[county].astype(object)
     return names.where(names.notna(), ELSEWHERE).to_numpy(np.str_)
+
+
+def _sessions(table: pd.DataFrame, session: str) -> Parts | None:
+    if session not in table.columns:
+        return None
+    if table[session].isna().any():
+        raise DataError(
+            f"expected a session in each row of {quoted(session)}; drop rows without one."
+        )
+    return table[session].astype(str).to_numpy(np.str_)
 
 
 def _in_cells(place: tuple[Any, Any], seed: int, fold: int, side: float | None) -> Parts:

@@ -17,8 +17,8 @@ SHARE = 0.5
 """Tests are a log of drives if at least this share of their times follow another so closely."""
 
 
-def drives_of(longitude: Floats, latitude: Floats, seconds: Floats) -> NDArray[np.int64] | None:
-    """Return the number of each test's drive, (n,); None if the tests are no log of drives.
+def drives_of(longitude: Floats, latitude: Floats, seconds: Floats) -> NDArray[np.object_] | None:
+    """Return the number of each test's drive as text, (n,); None if they are no log of drives.
 
     `seconds` are times since 1970, (n,). Of tests at the same time, the first one counts. Dates
     without a time of day, and tests of many people in one file, are no log of drives.
@@ -32,4 +32,4 @@ def drives_of(longitude: Floats, latitude: Floats, seconds: Floats) -> NDArray[n
     if np.mean((gap <= SECONDS) & (step <= KM)) < SHARE:
         return None
     begins = (gap > BREAK_SECONDS) | (step > BREAK_KM)
-    return np.append(0, begins.cumsum())[number].astype(np.int64)
+    return np.append(1, 1 + begins.cumsum())[number].astype(str).astype(object)

@@ -16,7 +16,7 @@ from shapely.geometry import MultiPoint
 from shapely.geometry.base import BaseGeometry
 
 from geogp.choices import one_of
-from geogp.errors import DataError, RequestError, named
+from geogp.errors import DataError, RequestError, named, shown
 from geogp.files import sha256_of
 from geogp.geodata.places.region import Region
 from geogp.geodata.points.cell_numbers import is_missing
@@ -67,7 +67,7 @@ class PointTests:
     `provider` are names, (n,), or None if all providers are pooled. `notes` are pairs of a subject
     and what was understood of it; `units` has the unit of a column, and where it was read from.
     `counts` has the number of left-out rows for each reason, and `left_out` the rows themselves.
-    `drive` are numbers of drives, (n,), if the tests are a log of drives.
+    `drive` are names of drives, (n,), if the tests are a log of drives.
     """
 
     path: Path
@@ -86,7 +86,7 @@ class PointTests:
     units: dict[str, tuple[str, str]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     left_out: pd.DataFrame = field(default_factory=pd.DataFrame)
-    drive: NDArray[np.int64] | None = None
+    drive: NDArray[np.object_] | None = None
 
     @property
     def extent(self) -> BaseGeometry:
@@ -106,7 +106,7 @@ class PointTests:
         return places.convex_hull.buffer(MARGIN_DEGREES)
 
     def observations(self, region: Region, quarters: QuarterRequest | None) -> Ingested:
-        """Return the measurements of a region, pooled by tile, quarter and known provider.
+        """Return the measurements of a region, pooled by tile, quarter and known provider or drive.
 
         A tile belongs to the region if its centre lies in the region. Raises DataError if there are
         no measurements in the region, or none in a quarter that the user named individually; or if
@@ -160,22 +160,35 @@ class PointTests:
             attribution=f"Measurements of {name}",
         )
 
+    @property
+    def by_drive(self) -> bool:
+        """Whether the tests of each drive in a tile are a row; a count has no drive."""
+        counted = find_target(self.target).counted
+        return self.drive is not None and self.provider is None and not counted
+
     def _pooled(self, codes: NDArray[np.uint64], rows: NDArray[np.bool_]) -> TileRows:
         """Return the mean of the marked tests in each tile, with the number of tests.
 
-        The tests of one drive in a tile are of one device, otherwise each test is of its own.
+        If `by_drive`, each drive in a tile has its own row, with the column ``drive``. The tests of
+        one drive in a tile are of one device, otherwise each test is of its own.
         """
-        code, tile = np.unique(codes[rows], return_inverse=True)
-        tests = devices = np.bincount(tile)
+        code, device = codes[rows], np.arange(np.count_nonzero(rows))
         if self.drive is not None:
-            passes = np.unique(np.column_stack([tile, self.drive[rows]]), axis=0)
-            devices = np.bincount(passes[:, 0])
+            device = pd.factorize(self.drive[rows], sort=True)[0]
+        tile = np.unique(code, return_inverse=True)[1]
+        passes = tile * len(code) + device
+        key = passes if self.by_drive else tile
+        _, first, row = np.unique(key, return_index=True, return_inverse=True)
+        tests, devices = np.bincount(row), np.bincount(row[np.unique(passes, return_index=True)[1]])
         column = find_target(self.target)
         known: dict[str, NDArray[Any]] = {"tests": tests, "devices": devices}
         if not column.counted:
-            known[column.columns[0]] = np.bincount(tile, self.value[rows]) / tests
+            known[column.columns[0]] = np.bincount(row, self.value[rows]) / tests
         try:
-            return TileRows.of(code, known, column, self.service)
+            pooled = TileRows.of(code[first], known, column, self.service)
+            if self.drive is None or not self.by_drive:
+                return pooled
+            return replace(pooled, table=pooled.table.assign(drive=self.drive[rows][first]))
         except DataError as error:
             failed = int((self.value[rows] == 0).sum())
             if not failed:
@@ -234,6 +247,9 @@ def read_point_tests(
     provider = table.texts(columns["provider"]) if source.by_provider else None
     if provider is not None:
         review.mark(_unnamed(provider), "no provider", apart=True)
+    session = table.texts(columns["session"]) if "session" in columns else None
+    if session is not None:
+        review.mark(is_missing(session), "no session", apart=True)
     review.check(options.most_left_out)
     kept, warnings = _chosen_rows(table, columns, source)
     kept &= review.kept
@@ -244,15 +260,12 @@ def read_point_tests(
         check_extent(path, longitude[kept], latitude[kept])
     warnings += far_warnings(table, far, refuse=not apart)
     warnings += _doubts(table, kept, (longitude, latitude), value, target)
-    drive = drives_of(longitude[kept], latitude[kept], seconds[kept])
+    if session is None:
+        drive = drives_of(longitude[kept], latitude[kept], seconds[kept])
+    else:
+        drive = session[kept]
     if drive is not None:
-        drives = f"{drive.max() + 1:,} drives"
-        review.notes.append(("drives", f"{drives}: tests follow each other in time and place"))
-        warnings.append(
-            f"{path.name} is a log of {drives}, whose tests err together. In a map of them, "
-            "intervals hold for tests of these drives, and are too narrow for new drives; "
-            "geogp.FieldGP(group=...) has intervals for new drives."
-        )
+        review.notes.append(("drives", _drives_in_words(drive, columns)))
     review.notes.append(("rows", f"{int(kept.sum()):,} of {len(table):,} rows used"))
     return PointTests(
         path,
@@ -273,6 +286,14 @@ def read_point_tests(
         left_out=review.left_out(columns),
         drive=drive,
     )
+
+
+def _drives_in_words(drive: NDArray[np.object_], columns: Mapping[str, str]) -> str:
+    """Return how many drives there are, and where they are from."""
+    why = "tests follow each other in time and place"
+    if "session" in columns:
+        why = f"from the column {shown(columns['session'])}"
+    return f"{len(np.unique(drive)):,} drives: {why}"
 
 
 def _needed(source: PointSource, target: str) -> list[str]:

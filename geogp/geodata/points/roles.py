@@ -41,6 +41,7 @@ USUAL: dict[str, tuple[str, ...]] = {
         "connection",
         "tecnologia",
     ),
+    "session": (),
     "value": ("value",),
     "tests": ("tests",),
     "quarter": ("quarter",),
@@ -48,8 +49,8 @@ USUAL: dict[str, tuple[str, ...]] = {
 """Usual names of each column, in small letters and without other signs than letters and digits.
 
 Names that begin with ``client`` and ``a`` are columns of M-Lab's views ``ndt.unified_downloads``
-and ``ndt.unified_uploads``, such as ``client.Geo.Latitude`` and ``a.MeanThroughputMbps``. The last
-three are columns of covariates.
+and ``ndt.unified_uploads``, such as ``client.Geo.Latitude`` and ``a.MeanThroughputMbps``. A drive
+is a session; its column has no usual name. The last three are columns of covariates.
 """
 
 OTHER_PLACES = frozenset(

@@ -1,5 +1,7 @@
 """The table of observations to which models are fitted: one row per tile and quarter.
 
+A tile may have a row for each provider, or for each drive.
+
 For the target ``tests``, each tile of the region has a row, even a tile without a test.
 """
 
@@ -41,6 +43,8 @@ class Observations:
         One of `strata`, or ``unknown``, str (n,).
     provider
         Name of the provider, object (n,), if a tile has a row for each provider; otherwise None.
+    drive
+        Name of the drive, object (n,), if a tile has a row for each drive; otherwise None.
     """
 
     quadkey: NDArray[np.uint64]
@@ -55,12 +59,16 @@ class Observations:
     service: str
     strata: tuple[str, str] = STRATA
     provider: NDArray[np.object_] | None = None
+    drive: NDArray[np.object_] | None = None
 
     @classmethod
     def of_table(
         cls, table: pd.DataFrame, region: Region, target: str, service: str
     ) -> "Observations":
-        """Return the rows of `TileRows.table`, with their ``quarter`` and ``provider`` or None."""
+        """Return the rows of `TileRows.table`, with their ``quarter``.
+
+        The columns ``provider`` and ``drive`` may be missing.
+        """
         codes = table["quadkey"].to_numpy()
         longitude, latitude = quadkeys.tile_centres(*quadkeys.codes_to_tiles(codes))
         column = find_target(target)
@@ -78,6 +86,7 @@ class Observations:
             service=service,
             strata=region.strata_names,
             provider=table["provider"].to_numpy() if "provider" in table else None,
+            drive=table["drive"].to_numpy() if "drive" in table else None,
         )
 
     def __len__(self) -> int:

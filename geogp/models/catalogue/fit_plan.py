@@ -49,7 +49,7 @@ class FitPlan:
 
     The preset has the values of this fit; rank and width are those of `sizes`. `scaling` is that of
     `build`. If `exact` is true and there are at most `MOST_ROWS` rows, each of a single test,
-    or rows of sessions, the model is an exact process.
+    or rows of sessions, which may be means of tests, the model is an exact process.
     """
 
     model: str
@@ -104,26 +104,8 @@ class FitPlan:
         """
         averages = find_model(self.model).kind == AVERAGE
         known = train.joined(validation) if averages else train
-        single = (known.counts == 1).all()
-        spare = len(known.y) - len(self.sizes.covariates)
-        exact = self.exact and bool(single) and spare >= MIN_PLACES
-        sessions = 0 if known.session is None else len(np.unique(known.session))
-        if sessions > MOST_PASSES or (sessions and not exact):
-            raise RequestError(
-                f"group needs an exact process, for at most {MOST_PASSES:,} groups and "
-                f"{MIN_PLACES:,} rows more than covariates, without epochs=, rank=, batch=, "
-                f"tests=, devices= or provider=; found {len(known.y):,} rows of "
-                f"{sessions:,} groups."
-            )
-        stations = exact and not known.side.any() and self._are_stations(known)
-        if exact and (sessions or spare <= MOST_ROWS or stations):
+        if self._is_exact(known):
             return self._fit_exact(known, warn)
-        if known.error_variance.any():
-            raise RequestError(
-                f"known error variances need an exact process, for {MIN_PLACES:,} to "
-                f"{MOST_ROWS:,} rows more than covariates, found {len(known.y):,} rows. It "
-                f"is not fitted with epochs=, rank=, batch=, tests=, devices= or provider=."
-            )
         if known.side.any():
             train, validation = with_drawn_targets(
                 lambda *rows: self.fit(*rows)[0], train, validation, self.preset.seed
@@ -153,10 +135,31 @@ class FitPlan:
                 )
         return fitted, state
 
-    def _are_stations(self, rows: Data) -> bool:
-        """Return whether many rows are at so few places that they can be filtered."""
+    def _is_exact(self, rows: Data) -> bool:
+        """Return whether an exact process is fitted; raise RequestError if only it could be."""
+        single = (rows.counts == 1).all()
+        spare = len(rows.y) - len(self.sizes.covariates)
+        sessions = 0 if rows.session is None else len(np.unique(rows.session))
+        exact = self.exact and (bool(single) or sessions > 0) and spare >= MIN_PLACES
+        if sessions > MOST_PASSES or (sessions and not exact):
+            raise RequestError(
+                f"group needs an exact process, for at most {MOST_PASSES:,} groups and "
+                f"{MIN_PLACES:,} rows more than covariates, without epochs=, rank=, batch=, "
+                f"devices= or provider=; found {len(rows.y):,} rows of "
+                f"{sessions:,} groups."
+            )
         axes = self.sizes.d - len(self.sizes.covariates)
-        return are_stations(np.asarray(rows.x[..., :axes]))
+        if exact and (sessions or spare <= MOST_ROWS):
+            return True
+        if exact and not rows.side.any() and are_stations(np.asarray(rows.x[..., :axes])):
+            return True
+        if rows.error_variance.any():
+            raise RequestError(
+                f"known error variances need an exact process, for {MIN_PLACES:,} to "
+                f"{MOST_ROWS:,} rows more than covariates, found {len(rows.y):,} rows. It "
+                f"is not fitted with epochs=, rank=, batch=, tests=, devices= or provider=."
+            )
+        return False
 
     def _fit_exact(self, rows: Data, warn: Tell | None) -> tuple[Model, FitState]:
         """Fit an exact process to all rows; raise the errors of `fit`."""

@@ -69,11 +69,12 @@ class Covariance:
 
         λ κ (w + (1 - w) exp(-d / τ_s)),
 
-    where d is the time between the rows, or without times their distance. θ is rho, a, b and logit
-    λ, if nested also logit g and log q, with time also log τ, log u and log v, with sessions also
-    logit κ, logit w and log τ_s, and if `has_sill` the logarithm of the variance of a row, on which
-    C does not depend. a and b are 0 if the field has the same range in all directions; the
-    logarithms of the ranges in east and north differ by 2 a.
+    where d is the time between the rows, or without times their distance. If a row is the mean of k
+    tests and `has_tests`, c / k is added to C for a row with itself. θ is rho, a, b and logit λ, if
+    nested also logit g and log q, with time also log τ, log u and log v, with sessions also logit
+    κ, logit w and log τ_s, if `has_tests` also log c, and if `has_sill` the logarithm of the
+    variance of a row, on which C does not depend. a and b are 0 if the field has the same range in
+    all directions; the logarithms of the ranges in east and north differ by 2 a.
 
     `smoothness`: 1/2, 3/2 or 5/2.
     `width`, `duration`: largest extent of the rows in space and in time; 0 without time.
@@ -86,6 +87,7 @@ class Covariance:
     nested: bool = False
     has_sill: bool = False
     session: float = 0.0
+    has_tests: bool = False
 
     @property
     def form(self) -> tuple[float, bool]:
@@ -100,6 +102,7 @@ class Covariance:
             + self.nested * [-1.0, -2.0]
             + (self.duration > 0) * [math.log(0.3 * self.duration or 1.0), 0.0, -1.0]
             + (self.session > 0) * [0.0, 0.0, math.log(0.3 * self.session or 1.0)]
+            + self.has_tests * [-1.0]
             + self.has_sill * [0.0]
         )
 
@@ -109,7 +112,8 @@ class Covariance:
         in_time = (self.duration > 0) * [1.5, 1.5, 1.5]
         in_space = [1.5, 0.7, 0.7, 3.0] + self.nested * [1.5, 0.7]
         of_session = (self.session > 0) * [1.5, 1.5, 1.5]
-        return np.array(in_space + in_time + of_session + self.has_sill * [1.5])
+        own = (self.has_tests + self.has_sill) * [1.5]
+        return np.array(in_space + in_time + of_session + own)
 
     @property
     def bounds(self) -> list[tuple[float, float]]:
@@ -132,6 +136,10 @@ class Covariance:
         precision = 1 / np.square(self.spread)
         return precision * (self.centre - theta), np.diag(precision)
 
+    def of_test(self, theta: Floats) -> float:
+        """Return c, the variance of a single test relative to that of a row; 0 without tests."""
+        return math.exp(theta[len(theta) - self.has_sill - 1]) if self.has_tests else 0.0
+
     def __call__(self, theta: Floats, lags: Lags) -> Tensor:
         """Return C for pairs of different rows."""
         total = self._derived(theta, lags)[0]
@@ -140,7 +148,7 @@ class Covariance:
         return total.add_(self._of_session(theta, lags, lags.together)[0])
 
     def slopes(self, theta: Floats, lags: Lags) -> list[Tensor]:
-        """Return the derivative of C by each entry of θ but a sill, for different rows."""
+        """Return the derivative of C, for different rows, by all of θ but log c and a sill."""
         total, by_space, others = self._derived(theta, lags)
         of_space = [by_space * _quadratic(matrix, lags) for matrix in _metric(*theta[:NUGGET])[1]]
         by_nugget = -nugget(theta) * total
@@ -154,7 +162,7 @@ class Covariance:
         self, theta: Floats, lags: Lags, together: Tensor
     ) -> tuple[Tensor, list[Tensor]]:
         """Return the noise that rows share, and its derivatives by its own entries of θ."""
-        end = len(theta) - self.has_sill
+        end = len(theta) - self.has_sill - self.has_tests
         shared, lasting, tau = theta[end - 3 : end].tolist()
         w = expit(lasting)
         apart = (lags.east + lags.north).sqrt_()

@@ -9,6 +9,7 @@ from typing import NoReturn, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import ndtri, stdtrit
 from torch import Tensor
 
 from geogp.distributions.prediction import Prediction
@@ -74,7 +75,8 @@ class ExactProcess(Model):
     other rows. Unless it predicts these errors worse, a law gives their scale and their tails; the
     scale depends on the distance to the nearest row, and on the errors of few and of many rows near
     by. Rows of a session are left out together; a row of the mixture is then a pass, and `within`
-    is the variance of a measurement around the mean of its pass.
+    is the variance of a measurement around the mean of its pass. Few sessions make all intervals
+    wider. If rows are means of tests, a prediction has the noise of as many tests as asked for.
     """
 
     holds_rows = True
@@ -104,19 +106,19 @@ class ExactProcess(Model):
     def predict(
         self,
         x: Floats,
-        tests: Floats | float | None = None,  # noqa: ARG002 - each row is a single test
-        devices: Floats | float | None = None,  # noqa: ARG002
+        tests: Floats | float | None = None,
+        devices: Floats | float | None = None,  # noqa: ARG002 - a session is one device
         *,
         level: bool = False,
     ) -> Prediction:
         """Predict at inputs; see `Model.predict`. The noise is that of a measurement."""
         places, trend = self.placed(x)
         mean, field, noise = (part.cpu().numpy() for part in self.mixture.predict(places, trend))
-        noise += self.within
+        noise = noise + self.within + self.mixture.noise_of_test / (1.0 if tests is None else tests)
         spot = places[:, :2].cpu().numpy()
         law = self.law.parameters(self._covariates(spot)).faded(self._fade(spot))
         location, scale, shape = law.distribution()
-        factor = np.square(scale * float(self.y_sd))
+        factor = np.square(scale * float(self.y_sd) * _width_of(len(self.mixture.rows.sessions)))
         mean = mean + location * np.sqrt(field + noise)
         return Prediction(
             float(self.y_mean) + float(self.y_sd) * mean,
@@ -199,7 +201,9 @@ class ExactProcess(Model):
         """Return the tensors of the saved process, by name."""
         rows, points = self.mixture.rows, self.mixture.points
         known = rows.error_variance
-        errors = {} if known is None else {"exact.error_variance": known}
+        errors: dict[str, Tensor] = {} if known is None else {"exact.error_variance": known}
+        if rows.tests is not None:
+            errors["exact.tests"] = rows.tests
         if rows.session is not None:
             within = torch.tensor(self.within, dtype=DOUBLE)
             errors |= {"exact.session": rows.session, "exact.within": within}
@@ -223,8 +227,8 @@ class ExactProcess(Model):
     def restored(cls, name: str, architecture: Architecture, tensors: Mapping[str, Tensor]) -> Self:
         """Return the process of the tensors of `state_dict`; ValueError if they do not fit."""
         points, trend, y = (tensors[f"exact.{part}"] for part in ("points", "trend", "y"))
-        known, session = (tensors.get(f"exact.{part}") for part in ("error_variance", "session"))
-        rows = ExactRows(points, trend, y, known, session)
+        own = [tensors.get(f"exact.{part}") for part in ("error_variance", "session", "tests")]
+        rows, session = ExactRows(points, trend, y, *own), own[1]
         theta, weights = (tensors[f"exact.{part}"].cpu().numpy() for part in ("theta", "weights"))
         forms = tensors["exact.form"].tolist()
         if not (len(weights) == len(forms) > 0 and (weights > 0).all()):
@@ -316,6 +320,16 @@ class ExactProcess(Model):
         )
 
 
+def _width_of(sessions: int) -> float:
+    """Return the factor of the sd of predictions; 1 without sessions.
+
+    The variance of what rows share is known from as many independent errors as there are sessions.
+    So an interval has the width of Student's t distribution with one degree of freedom fewer.
+    """
+    degrees = sessions - 1
+    return float(stdtrit(degrees, 0.975) / ndtri(0.975)) if sessions else 1.0
+
+
 def placed(architecture: Architecture, x: Floats, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return places in km and quarters (n, 2 or 3), and the trend (n, 1 + c), of inputs (n, d)."""
     values = as_inputs(x, architecture.d)
@@ -338,8 +352,9 @@ def fit_exact(
 ) -> tuple[ExactProcess, FitState]:
     """Fit an exact process to rows; the history has the mean log score of the rows, each left out.
 
-    The rows of a session are pooled into passes, and left out together. `warn` is told about rows
-    that are not used. Raises DataError if all targets are equal or all rows are of one session,
+    The rows of a session are pooled into passes, and left out together. They may be means of
+    several tests; those of a pass count together. `warn` is told about rows that
+    are not used. Raises DataError if all targets are equal or all rows are of one session,
     RequestError if memory is short, and NumericalError if no covariance of the rows factorises.
     """
     start = monotonic()
@@ -362,14 +377,17 @@ def fit_exact(
     y = (data.y - mean) / sd
     within = passes.within / sd**2
     errors = passes.mean(known) / sd**2 + within / passes.rows
-    means, session = torch.as_tensor(passes.mean(y)).to(device), None
+    means, session, tests = torch.as_tensor(passes.mean(y)).to(device), None, None
     if data.session is not None:
         session = torch.as_tensor(passes.mean(data.session.astype(np.float64))).to(device)
+    if (data.tests > 1).any():
+        tests = torch.as_tensor(passes.rows / passes.mean(1 / data.tests)).to(device)
     rows = ExactRows(
         *placed(architecture, passes.mean(data.x), device),
         means,
         torch.as_tensor(errors).to(device) if errors.any() else None,
         session,
+        tests,
     )
     if data.side.any():
         rows = with_limits(rows, data.side, seed)

@@ -42,6 +42,7 @@ class ExactRows:
     `y`: standardised targets, (n,).
     `error_variance`: known variances of the errors of `y`, (n,), or None.
     `session`: number of each row's session, (n,), or None.
+    `tests`: number of tests whose mean a row is, (n,), or None if all rows are alike.
     """
 
     points: Tensor
@@ -49,6 +50,7 @@ class ExactRows:
     y: Tensor
     error_variance: Tensor | None = None
     session: Tensor | None = None
+    tests: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -56,10 +58,9 @@ class ExactRows:
     def at(self, numbers: NDArray[np.intp]) -> "ExactRows":
         """Return some of the rows."""
         chosen = torch.as_tensor(numbers, device=self.y.device)
-        errors, session = (
-            part if part is None else part[chosen] for part in (self.error_variance, self.session)
-        )
-        return ExactRows(self.points[chosen], self.trend[chosen], self.y[chosen], errors, session)
+        own = self.error_variance, self.session, self.tests
+        others = (part if part is None else part[chosen] for part in own)
+        return ExactRows(self.points[chosen], self.trend[chosen], self.y[chosen], *others)
 
     def law(self, smoothness: float, *, nested: bool) -> Covariance:
         """Return the covariance of this form for these rows."""
@@ -71,8 +72,15 @@ class ExactRows:
         session = max((float(extent.norm()) for extent in extents), default=0.0)
         # Sessions at one time say nothing of the decay, only of what rows share.
         session = (session or 1.0) if self.has_shared_noise else 0.0
-        has_sill = self.error_variance is not None
-        return Covariance(smoothness, float(width.max()), duration, nested, has_sill, session)
+        return Covariance(
+            smoothness,
+            float(width.max()),
+            duration,
+            nested,
+            has_sill=self.error_variance is not None,
+            session=session,
+            has_tests=self.tests is not None,
+        )
 
     @cached_property
     def sessions(self) -> list[Tensor]:
@@ -139,8 +147,13 @@ class Kriging:
 
     @property
     def noise(self) -> float:
-        """Variance of the noise."""
+        """Variance of the noise that rows with many tests have, too."""
         return self.variance * nugget(self.theta)
+
+    @property
+    def noise_of_test(self) -> float:
+        """Variance that a single test has in addition; a mean of k tests has a k-th of it."""
+        return self.variance * self.covariance.of_test(self.theta)
 
     def prior(self, first: Tensor, second: Tensor) -> Tensor:
         """Return the covariance of the field between points, (n, m), before any row is known."""
@@ -218,6 +231,11 @@ class Kriging:
                 moved[k, rows] += slope @ c[upto]
                 moved[k, before] += slope[:, before].T @ c[rows]
         errors = self.rows.error_variance
+        if self.rows.tests is not None:
+            by_tests, at = self.covariance.of_test(self.theta) / self.rows.tests, k + 1
+            moved[at] = by_tests * c
+            gradient[at] += float(c @ moved[at]) / (2 * self.sill)
+            gradient[at] -= float(by_tests @ self._precision()) / 2
         if errors is not None:
             known = errors / self.sill
             moved[-1] = self.rows.y - self.rows.trend @ self.beta - known * c
@@ -273,6 +291,8 @@ def kriging(covariance: Covariance, theta: Floats, rows: ExactRows) -> Kriging:
     for some in _chunks(n):
         R[some, : some.stop] = covariance(theta, rows.lags(some, slice(some.stop)))
     R.diagonal().fill_(1 + JITTER)
+    if rows.tests is not None:
+        R.diagonal().add_(covariance.of_test(theta) / rows.tests)
     if rows.error_variance is not None:
         R.diagonal().add_(rows.error_variance / math.exp(theta[-1]))
     W, failed = inverse_cholesky(R)

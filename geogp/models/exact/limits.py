@@ -33,7 +33,7 @@ LEAST_PRECISION = 1e-4
 """Smallest precision of a site, relative to the variance without the row: it says nothing."""
 
 
-class Sites(NamedTuple):
+class LimitSites(NamedTuple):
     """Normal factors that stand for limits: their precisions, and precisions times means, (n,)."""
 
     precision: Floats
@@ -47,12 +47,16 @@ class Sites(NamedTuple):
         errors[at] = torch.as_tensor(1 / self.precision).to(y)
         return replace(rows, y=y, error_variance=errors)
 
-    def updated(self, mean: Floats, variance: Floats, moments: tuple[Floats, Floats]) -> "Sites":
+    def updated(
+        self, mean: Floats, variance: Floats, moments: tuple[Floats, Floats]
+    ) -> "LimitSites":
         """Return sites that give the moments where rows are predicted so without their limits."""
         precision = np.maximum(1 / moments[1] - 1 / variance, LEAST_PRECISION / variance)
         pull = moments[0] * (precision + 1 / variance) - mean / variance
         new = (precision, pull)
-        return Sites(*(old + DAMPING * (goal - old) for old, goal in zip(self, new, strict=True)))
+        return LimitSites(
+            *(old + DAMPING * (goal - old) for old, goal in zip(self, new, strict=True))
+        )
 
 
 def moments_beyond(
@@ -82,7 +86,7 @@ def with_limits(rows: ExactRows, side: NDArray[np.int8], seed: int) -> ExactRows
     limited = np.flatnonzero(side)
     signs, limits = side[limited].astype(np.float64), rows.y.cpu().numpy()[limited]
     mean, variance = np.zeros(len(limited)), np.ones(len(limited))
-    sites = Sites(LEAST_PRECISION * variance, mean)
+    sites = LimitSites(LEAST_PRECISION * variance, mean)
     moments = moments_beyond(mean, variance, limits, signs)
     sites = sites.updated(mean, variance, moments)
     for _ in range(ROUNDS):

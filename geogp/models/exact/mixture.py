@@ -81,6 +81,11 @@ class KrigingMixture:
         """Return the mean of a value of the points."""
         return self._summed([value(point.kriging) for point in self.points])
 
+    @property
+    def noise_of_test(self) -> float:
+        """Variance that a single test has beyond the noise of many tests; 0 if rows are alike."""
+        return sum(point.weight * point.kriging.noise_of_test for point in self.points)
+
     @cached_property
     def left_out(self) -> tuple[Floats, Floats]:
         """Mean and variance of each row given the other rows, (n,) each."""

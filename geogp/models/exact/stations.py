@@ -10,7 +10,7 @@ all rows (Hartikainen and Särkkä 2010), and between places, kriging of each fi
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -89,6 +89,9 @@ class StationKriging:
     def noise(self) -> float:
         """Variance of the noise."""
         return self.variance * nugget(self.theta)
+
+    noise_of_test: ClassVar[float] = 0.0
+    """All rows of stations are alike."""
 
     @property
     def log_evidence(self) -> float:

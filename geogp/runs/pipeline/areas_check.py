@@ -29,10 +29,12 @@ def area_means(
     `source_rows` are the columns of all input rows, and `test` (n,) marks the test rows among the
     rows used. Returns the reason in words for models without stored rows, whose joint
     distribution lacks the process of single tiles, for repaired predictions, for models of the
-    place alone, and for regions that are too small for blocks.
+    place alone, for regions that are too small for blocks, and for rows of drives.
     """
     if not estimator.network_.holds_rows:
         return f"the joint distribution of {settings.model} has no process of single tiles."
+    if inputs.observations.drive is not None:
+        return "the rows of a drive err together, and the check takes their noise as independent."
     if settings.calibrated:
         return "the joint distribution is not repaired, but the predictions are (--conformal)."
     if estimator.scale_.times is None:

@@ -253,7 +253,12 @@ def _warnings(
 def _kernel(
     inputs: Inputs, question: Question, model: SpatialGP, tiles: Tiles
 ) -> KernelBasis | None:
-    """Return the kernel for the page, with few basis functions; None if the kernel is 0."""
+    """Return the kernel for the page, with few basis functions; None if the kernel is 0.
+
+    Also returns None for an exact process, which has no basis; the page then has only the slices.
+    """
+    if model.network_.path == "exact":
+        return None
 
     def table(cells: Tiles) -> pd.DataFrame:
         return inputs.places.of_tiles(cells, question.quarter, provider=question.provider)

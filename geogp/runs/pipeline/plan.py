@@ -1,6 +1,6 @@
 """The second step of a run: what the map shows, and how its models are made."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -8,7 +8,8 @@ import torch
 from geogp.choices import AVERAGE, check_sample
 from geogp.errors import RequestError
 from geogp.evaluation.conformal.repair_methods import BY_STRATA
-from geogp.evaluation.splits.split_names import RANDOM
+from geogp.evaluation.splits.split_names import RANDOM, SESSION
+from geogp.evaluation.splits.split_rows import LEAST_SESSIONS
 from geogp.geodata.places.region import Region
 from geogp.geodata.places.stratum_column import UNKNOWN
 from geogp.geodata.tiles.quarters import quarter_index, quarter_label
@@ -16,7 +17,7 @@ from geogp.models.names import ModelName, find_model
 from geogp.records.map_settings import MAX_TILES, MapSettings
 from geogp.records.record_names import LEVEL, OTHER_QUESTIONS
 from geogp.runs.pipeline.read import Inputs
-from geogp.runs.pipeline.run_model import RunModel
+from geogp.runs.pipeline.run_model import RunModel, why_not_by_drive
 from geogp.runs.progress import RunListener
 from geogp.runs.question import Question, check_quarter
 
@@ -41,7 +42,9 @@ def plan_map(
     Raises RequestError if the model cannot predict the map, the zoom gives too few tiles or the
     repair needs strata that some tiles lack.
     """
+    settings = _with_session(settings, inputs)
     model = RunModel.of(settings, inputs, device)
+    _check_drives(inputs, model, listener)
     question = question_of(settings, inputs)
     inputs.region.check_zoom(settings.zoom)
     _check_strata(settings, inputs.region)
@@ -54,6 +57,37 @@ def plan_map(
             "predicted level stays constant, and the intervals become wider."
         )
     return Plan(model, question, model.preset.refit or RANDOM.name not in settings.splits)
+
+
+def _with_session(settings: MapSettings, inputs: Inputs) -> MapSettings:
+    """Return the settings with a split by drives, if there are enough and no split is named."""
+    drive, named = inputs.observations.drive, settings.split not in {None, "all"}
+    if named or drive is None or len(np.unique(drive)) < LEAST_SESSIONS:
+        return settings
+    return replace(settings, split=",".join([*settings.splits, SESSION.name]))
+
+
+def _check_drives(inputs: Inputs, model: RunModel, listener: RunListener) -> None:
+    """Warn if the model does not know the drives of a log of drives.
+
+    Raises RequestError for a repair of a model that knows them: calibration rows are of drives that
+    were seen, and would make intervals too narrow for new drives.
+    """
+    settings = model.settings
+    if model.by_drive and settings.devices not in {None, 1}:
+        listener.warn("the measurements of a drive are of one device: --devices has no effect.")
+    if model.by_drive and settings.calibrated:
+        raise RequestError(
+            f"--conformal {settings.conformal} repairs intervals with rows of known drives, and "
+            "the intervals of a log of drives are for new drives. Leave --conformal out."
+        )
+    why = why_not_by_drive(settings, inputs)
+    if why is not None and inputs.points is not None:
+        listener.warn(
+            f"{inputs.points.path.name} is a log of drives, whose tests err together, but the "
+            f"model does not know them: {why}. Intervals hold for tests of these drives, and are "
+            "too narrow for new drives."
+        )
 
 
 def question_of(settings: MapSettings, inputs: Inputs) -> Question:

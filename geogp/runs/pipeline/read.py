@@ -67,6 +67,8 @@ class Inputs:
         place = rows.longitude, rows.latitude, rows.quarter
         table = self.places.at(*place, provider=rows.provider)
         table = table.assign(tests=rows.tests, devices=rows.devices)
+        if rows.drive is not None:
+            table = table.assign(drive=rows.drive)
         return table if TARGETS[rows.target].counted else table.drop(columns="area_km2")
 
 

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-OTHER_COLUMNS = ("longitude", "latitude", "quarter", "area_km2", "tests", "devices", "provider")
+OTHER_COLUMNS = (
+    *("longitude", "latitude", "quarter", "area_km2", "tests", "devices", "provider"),
+    "drive",
+)
 """Columns of a run's tables that are not covariates."""
 
 KNOWN_SHARE = 0.9

@@ -13,10 +13,11 @@ from geogp.estimators.stored_estimators import make_estimator
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.geodata.tiles.targets import TARGETS
 from geogp.models.catalogue.build import find_spec, with_noise
+from geogp.models.exact.passes import MOST_PASSES
 from geogp.models.names import ModelName, find_model
 from geogp.models.options import DOUBLE, Weights
 from geogp.models.presets import Preset, find_preset
-from geogp.records.map_settings import MapSettings
+from geogp.records.map_settings import DEFAULT_MODEL, MapSettings
 from geogp.runs.pipeline.read import Inputs
 
 Rows = NDArray[np.bool_]
@@ -27,20 +28,27 @@ COLUMNS = {"time": "quarter", "tests": "tests", "devices": "devices", "exposure"
 
 @dataclass(frozen=True)
 class RunModel:
-    """Makes the estimators of a run; `rows` is the number of all rows of the region."""
+    """Makes the estimators of a run.
+
+    `rows` is the number of all rows of the region. `by_drive` says whether the model knows that the
+    rows of a drive err together; `why_not_by_drive` decides it.
+    """
 
     settings: MapSettings
     preset: Preset
     scale: PointScale
     device: torch.device
     rows: int
+    by_drive: bool = False
 
     @classmethod
     def of(cls, settings: MapSettings, inputs: Inputs, device: torch.device) -> "RunModel":
         """Return how the models of a run are made; raise the errors of `scale_of`."""
         preset = find_preset(settings.preset, settings.model)
         scale = scale_of(settings, inputs)
-        return cls(settings, preset, scale, device, len(inputs.observations))
+        drive = inputs.observations.drive
+        by_drive = drive is not None and why_not_by_drive(settings, inputs) is None
+        return cls(settings, preset, scale, device, len(inputs.observations), by_drive)
 
     @property
     def name(self) -> ModelName:
@@ -75,19 +83,30 @@ class RunModel:
     def estimator(
         self, weights: Weights, *, validation: Rows | None = None, epochs: int | None = None
     ) -> SpatialGP:
-        """Return an unfitted estimator with the settings of the run, or with other `epochs`."""
+        """Return an unfitted estimator with the settings of the run, or with other `epochs`.
+
+        An exact process, which knows drives, has no epochs, rank and batch.
+        """
         settings, scale = self.settings, self.scale
-        timeless = {"time": None} if scale.times is None else {}
+        columns: dict[str, str | None] = dict(COLUMNS)
+        sizes: dict[str, int | None] = {
+            "epochs": epochs or self.epochs,
+            "rank": self.preset.r,
+            "batch": self.batch,
+        }
+        if scale.times is None:
+            columns["time"] = None
+        if self.by_drive:
+            columns |= {"group": "drive", "devices": None}
+            sizes = {}
         return make_estimator(
             settings.model,
-            **COLUMNS | timeless,
+            **columns,
+            **sizes,
             covariates=[covariate.name for covariate in scale.covariates] or None,
             provider="provider" if scale.providers else None,
             validation="random" if validation is None else validation,
             preset=settings.preset,
-            epochs=epochs or self.epochs,
-            rank=self.preset.r,
-            batch=self.batch,
             alpha=weights.alpha,
             beta=weights.beta,
             noise=settings.noise,
@@ -95,6 +114,26 @@ class RunModel:
             device=str(self.device),
             random_state=settings.seed,
         )
+
+
+def why_not_by_drive(settings: MapSettings, inputs: Inputs) -> str | None:
+    """Return why the model does not know the drives of a log of drives; None if it knows them.
+
+    Also returns None if the tests are no log of drives.
+    """
+    if inputs.points is None or inputs.points.drive is None:
+        return None
+    drive = inputs.observations.drive
+    if drive is None:
+        return "--by-provider and --target tests pool the tests of all drives"
+    if settings.model != DEFAULT_MODEL:
+        return f"--model {settings.model} does not know drives, as {DEFAULT_MODEL} does"
+    if settings.epochs is not None:
+        return "--epochs asks for a model that does not know drives"
+    count = len(np.unique(drive))
+    if not 2 <= count <= MOST_PASSES:
+        return f"it needs 2 to {MOST_PASSES:,} drives, found {count:,}"
+    return None
 
 
 def scale_of(settings: MapSettings, inputs: Inputs) -> PointScale:

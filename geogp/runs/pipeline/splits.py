@@ -105,7 +105,8 @@ def rows_to_split(settings: MapSettings, inputs: Inputs) -> SplitRows:
     county = None
     if counties is not None and COUNTY.name in settings.splits:
         county = counties.label(rows.longitude, rows.latitude)
-    return SplitRows(rows.quadkey, rows.quarter, rows.longitude, rows.latitude, county)
+    session = None if rows.drive is None else rows.drive.astype(np.str_)
+    return SplitRows(rows.quadkey, rows.quarter, rows.longitude, rows.latitude, county, session)
 
 
 def block_degrees(settings: MapSettings, inputs: Inputs) -> float | UnsetType:

@@ -141,6 +141,7 @@ def _prediction_table(
             "devices": seen.devices[test],
             "stratum": seen.stratum[test],
             **({} if seen.provider is None else {"provider": seen.provider[test]}),
+            **({} if seen.drive is None else {"drive": seen.drive[test]}),
             **layers,
             "distance_km": nearest_km(*place, seen.longitude[known], seen.latitude[known]),
             **columns,

@@ -1,4 +1,4 @@
-"""Folds, calibration rows, and the splits by buffer, county and latest quarter."""
+"""Folds, calibration rows, and the splits by buffer, county, latest quarter and session."""
 
 import numpy as np
 import pytest
@@ -14,6 +14,8 @@ from geogp.evaluation.splits.split_rows import (
     county_split,
     latest_split,
     random_split,
+    session_split,
+    split_groups,
     split_parts,
 )
 from geogp.geodata.places.layers import ELSEWHERE
@@ -30,16 +32,17 @@ def rows() -> SplitRows:
     longitude, latitude = tile_centres(column, row)
     county = np.char.add("County ", ((column - 20500) // 24).astype(str))
     county[row < 29010] = ELSEWHERE
+    session = np.char.add("drive ", random.integers(60, size=len(column)).astype(str))
     order = random.permutation(len(column))
     return SplitRows(
         *(part[order] for part in (tiles_to_codes(column, row), quarter, longitude, latitude)),
         county=county[order],
+        session=session[order],
     )
 
 
 def some(rows: SplitRows, at: np.ndarray) -> SplitRows:
-    fields = (rows.quadkey, rows.quarter, rows.longitude, rows.latitude, rows.county)
-    return SplitRows(*(part[at] for part in fields))
+    return SplitRows(*(part[at] for part in vars(rows).values()))
 
 
 def distances_km(rows: SplitRows, some_rows, other_rows):
@@ -82,7 +85,7 @@ class TestEverySplit:
         assert (split_parts(name, rows, 2, fold=1) != first).mean() > 0.1
 
 
-@pytest.mark.parametrize("name", ["blocks", "buffer", "county"])
+@pytest.mark.parametrize("name", ["blocks", "buffer", "county", "session"])
 def test_five_folds_test_every_row_that_has_a_part(rows, name):
     tested = [split_parts(name, rows, 1, fold=fold) == "test" for fold in range(5)]
     known = rows.county != ELSEWHERE if name == "county" else np.ones(len(rows.quarter), bool)
@@ -95,6 +98,30 @@ def test_ten_random_folds_test_every_row_once(rows):
         np.testing.assert_array_equal(np.sum([part == name for part in parts], axis=0), 1)
     # What validates in one fold tests in the next.
     np.testing.assert_array_equal(parts[0] == "validation", parts[1] == "test")
+
+
+class TestSession:
+    def test_a_session_is_in_one_part(self, rows):
+        for fold in (0, 3):
+            part = split_parts("session", rows, 1, fold=fold, calibrated=True)
+            pairs = np.unique(np.stack([rows.session, part]), axis=1)
+            assert pairs.shape[1] == 60
+        # Other sessions may have rows at the same place.
+        assert split_groups("session", rows) is None
+
+    def test_few_sessions_have_a_part_each(self):
+        session = np.repeat(["red", "green", "blue"], [50, 20, 30])
+        part = session_split(session, 0)
+        assert {*np.unique(np.stack([session, part]), axis=1)[1]} == {"train", "validation", "test"}
+
+    def test_what_is_refused(self):
+        with pytest.raises(RequestError, match=r"needs rows of drives, found none.*session=NAME"):
+            session_split(None, 0)
+        two = np.where(np.arange(20) % 2, "red", "blue")
+        with pytest.raises(RequestError, match=r"session needs at least 3 sessions .* found 2"):
+            session_split(two, 0)
+        with pytest.raises(RequestError, match=r"at least 4 sessions .*calibration\), found 3"):
+            session_split(np.append(two, "green"), 0, calibrated=True)
 
 
 class TestBuffer:

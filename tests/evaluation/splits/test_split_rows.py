@@ -133,7 +133,7 @@ def test_wrong_input_is_refused():
 
 
 def test_each_split_says_what_it_asks():
-    assert list(SPLITS) == ["random", "blocks", "buffer", "county", "latest"]
+    assert list(SPLITS) == ["random", "blocks", "buffer", "county", "latest", "session"]
     assert all(split.question.endswith("?") for split in SPLITS.values())
     assert SPLITS["random"].flatters
     assert not BLOCKS.flatters

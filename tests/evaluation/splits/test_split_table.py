@@ -115,6 +115,7 @@ def test_some_rows_validate_however_few(how, n):
         ({"x": "c"}, RequestError, "column 'c' of coordinates"),
         ({"fold": 7}, RequestError, "5 folds"),
         ({"how": "county"}, RequestError, "boundaries of counties"),
+        ({"how": "session"}, RequestError, "needs rows of drives, found none"),
         ({"how": "latest"}, RequestError, "needs 2 or more different quarters"),
         ({"random_state": None}, RequestError, "random_state"),
         ({"fold": 1.5}, RequestError, "fold"),
@@ -155,6 +156,19 @@ def test_rows_in_no_county_are_left_out(tiles):
     some = tiles.assign(county=names[np.arange(len(tiles)) % 5])
     train, test = split(some, "county")
     assert len(train) + len(test) == some.county.notna().sum()
+
+
+def test_whole_drives_are_held_out(points):
+    drive = np.arange(len(points)) // 40
+    train, test = split(
+        points.assign(car=drive), "session", x="a", y="b", session="car", random_state=2
+    )
+    assert len(train) + len(test) == len(points)
+    assert set(test["car"]).isdisjoint(train["car"])
+    assert test["car"].nunique() == 4
+    lacking = points.assign(car=np.where(drive == 3, np.nan, drive))
+    with pytest.raises(DataError, match="expected a session in each row of 'car'"):
+        split(lacking, "session", x="a", y="b", session="car")
 
 
 def test_metres_have_no_buffer():

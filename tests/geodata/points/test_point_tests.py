@@ -510,21 +510,51 @@ def log():
     return pd.concat(parts, ignore_index=True)
 
 
-def test_the_tests_of_a_drive_in_a_tile_are_of_one_device(log, tmp_path):
+def test_the_tests_of_a_drive_in_a_tile_are_a_row(log, tmp_path):
     found = read(log.drop(columns="drive"), tmp_path)
-    np.testing.assert_array_equal(found.drive, log["drive"])
+    np.testing.assert_array_equal(found.drive, (log["drive"] + 1).astype(str))
     assert ("drives", "3 drives: tests follow each other in time and place") in found.notes
-    assert any("drive.csv is a log of 3 drives, whose tests err" in w for w in found.warnings)
     seen = found.observations(REGION, None).observations
     code = tiles_to_codes(*tiles_at(log["longitude"], log["latitude"]))
-    passes = log["drive"].groupby(code).nunique()
-    np.testing.assert_array_equal(seen.devices, passes[seen.quadkey])
-    assert {1, 2} <= {*seen.devices.tolist()}
-    assert seen.tests.sum() == len(log)
+    rows = log.groupby([code, found.drive])["download_mbps"].agg(["mean", "size"])
+    assert len(rows) == len(seen) > len(np.unique(seen.quadkey))
+    own = rows.loc[list(zip(seen.quadkey, seen.drive, strict=True))]
+    np.testing.assert_array_equal(seen.tests, own["size"])
+    np.testing.assert_allclose(seen.y, np.log10(own["mean"]))
+    assert set(seen.devices) == {1}
     # The order of the rows does not matter, and several tests of a drive have the same time.
     turned = log.sample(frac=1, random_state=1)
     again = read(pd.concat([turned, turned[::3]]), tmp_path)
-    np.testing.assert_array_equal(again.drive, pd.concat([turned, turned[::3]])["drive"])
+    expected = pd.concat([turned, turned[::3]])["drive"] + 1
+    np.testing.assert_array_equal(again.drive, expected.astype(str))
+
+
+@pytest.mark.parametrize("changes", [{"target": "tests"}, {"by_provider": True}])
+def test_rows_of_a_count_or_a_provider_have_no_drive(log, tmp_path, monkeypatch, changes):
+    """The tests of one drive in a tile are then of one device."""
+    monkeypatch.setattr(point_tests, "LEAST_ROWS", 1)
+    table = log.assign(provider=np.where(np.arange(len(log)) % 2, "North", "South"))
+    seen = read(table, tmp_path, **changes).observations(REGION, None).observations
+    assert seen.drive is None
+    code = tiles_to_codes(*tiles_at(log["longitude"], log["latitude"]))
+    passes = log["drive"].groupby(code).nunique()
+    tested = seen.tests > 0
+    np.testing.assert_array_equal(seen.devices[tested], passes[seen.quadkey[tested]])
+    assert {1, 2} <= {*seen.devices.tolist()}
+
+
+def test_the_user_names_the_column_of_the_drives(log, table, tmp_path):
+    days = log.assign(time="2023-07-01", car=log["drive"].map({0: "red", 1: "blue", 2: "red"}))
+    found = read(days, tmp_path, columns=("session=car",))
+    np.testing.assert_array_equal(found.drive, days["car"])
+    assert ("drives", "2 drives: from the column car") in found.notes
+    assert set(found.observations(REGION, None).observations.drive) == {"red", "blue"}
+    days.loc[:9, "car"] = None
+    lost = read(days, tmp_path, columns=("session=car",))
+    assert lost.counts == {"no session": 10}
+    assert len(lost.drive) == len(days) - 10
+    with pytest.raises(RequestError, match="no column 'bus', which --columns names for session"):
+        read(table, tmp_path, columns=("session=bus",))
 
 
 def test_other_files_are_no_log_of_drives(table, log, tmp_path):
@@ -535,7 +565,8 @@ def test_other_files_are_no_log_of_drives(table, log, tmp_path):
     for other in (table, several, apart, days, log[:1]):
         found = read(other, tmp_path)
         assert found.drive is None
-        assert not any("log of" in text for text in found.warnings)
+        assert not any(subject == "drives" for subject, _ in found.notes)
+        assert found.observations(REGION, None).observations.drive is None
     assert read(log.drop(columns="time"), tmp_path, at_quarter="2023Q3").drive is None
 
 
@@ -543,5 +574,5 @@ def test_a_drive_ends_at_a_gap_in_time_or_place():
     seconds = np.array([0, 10, 20, 350, 360, 370, 380, 390, 400.0])
     latitude = np.array([0, 0, 0, 0, 0, 0, 0.2, 0.2, 0.2])
     found = drives_of(np.zeros(9), latitude, seconds)
-    np.testing.assert_array_equal(found, [0, 0, 0, 1, 1, 1, 2, 2, 2])
+    assert found.tolist() == [*"111222333"]
     assert drives_of(np.zeros(9), latitude, np.append(seconds[:-1], np.nan)) is None

@@ -7,10 +7,11 @@ from sklearn.gaussian_process.kernels import Matern
 from geogp.models.exact.kriging import ExactRows
 
 
-def make_rows(n=60, *, seed=0, time=False, trend=1, known=False, sessions=0):
+def make_rows(n=60, *, seed=0, time=False, trend=1, known=False, sessions=0, tested=False):
     """Rows at random places, with a smooth field, noise of sd 0.3 and a trend of some columns.
 
     `known`: whether the rows have known errors, with sds of up to 1. `sessions`: their number.
+    `tested`: whether rows are means of 1 to 20 tests, each with noise of sd 0.8.
     """
     random = np.random.default_rng(seed)
     points = random.uniform(0, 10, (n, 3 if time else 2))
@@ -21,7 +22,11 @@ def make_rows(n=60, *, seed=0, time=False, trend=1, known=False, sessions=0):
     parts = [torch.as_tensor(part) for part in (points, columns, y)]
     errors = torch.as_tensor(sd**2) if known else None
     session = torch.as_tensor(random.integers(sessions, size=n)) if sessions else None
-    return ExactRows(*parts, errors, session)
+    if not tested:
+        return ExactRows(*parts, errors, session)
+    tests = random.integers(1, 21, n).astype(np.float64)
+    parts[2] += 0.8 * torch.as_tensor(random.standard_normal(n) / np.sqrt(tests))
+    return ExactRows(*parts, errors, session, torch.as_tensor(tests))
 
 
 def correlation(first, second, theta, smoothness):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from geogp.errors import DataError, RequestError
 from geogp.models.catalogue.storage import load_model, save_model
@@ -157,6 +158,50 @@ def test_rows_of_sessions_are_pooled_and_kept_in_a_file(few_passes, tmp_path):
     again, _ = load_model(tmp_path / "m.safetensors")
     np.testing.assert_array_equal(again.predict(new.x).sd, law.sd)
     np.testing.assert_array_equal(again.predict(new.x).mean, law.mean)
+
+
+def means_of_tests(sessions, *, rows=30, seed=0):
+    """Rows of drives that are means of 1 to 40 tests with noise of sd .8 each."""
+    data, random = driven(sessions, rows=rows, seed=seed), np.random.default_rng(seed + 50)
+    tests = random.choice([1, 2, 4, 40], len(data.y)).astype(float)
+    noise = 0.8 * random.standard_normal(len(data.y)) / np.sqrt(tests)
+    return replace(data, y=data.y + noise, tests=tests, devices=np.ones(len(data.y)))
+
+
+def test_means_of_more_tests_have_less_noise(tmp_path):
+    data, new = means_of_tests(40), means_of_tests(60, seed=9, rows=10)
+    process, _ = fit_exact("field", SESSIONS, data, 0, CPU)
+    law = process.predict(new.x, new.tests)
+    many = process.predict(new.x, np.inf).noise_variance
+    of_test = process.predict(new.x).noise_variance - many
+    assert np.median(of_test) == pytest.approx(0.8**2, rel=0.25)
+    np.testing.assert_allclose(law.noise_variance, many + of_test / new.tests)
+    lower, upper = law.interval(0.95)
+    for k in (1, 40):
+        own = new.tests == k
+        assert 0.88 < np.mean((lower < new.y)[own] & (new.y < upper)[own]) < 0.99
+    save_model(process, tmp_path / "m.safetensors")
+    again, _ = load_model(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(again.predict(new.x, new.tests).sd, law.sd)
+
+
+@pytest.mark.parametrize("sessions", [5, 30])
+def test_few_sessions_make_wider_intervals(sessions):
+    data = driven(sessions, rows=12)
+    process, _ = fit_exact("field", SESSIONS, data, 0, CPU)
+    law = process.widened(1.0).predict(data.x)
+    _, field, noise = process.mixture.predict(*process.placed(data.x))
+    factor = stats.t(sessions - 1).ppf(0.975) / stats.norm.ppf(0.975)
+    expected = factor * float(process.y_sd) * np.sqrt((field + noise).numpy())
+    np.testing.assert_allclose(law.sd, expected, rtol=1e-9)
+
+
+def test_pooled_rows_count_as_all_their_tests(few_passes):
+    data = means_of_tests(20, rows=50)
+    data = replace(data, tests=np.full(len(data.y), 4.0))
+    rows = fit_exact("field", SESSIONS, data, 0, CPU)[0].mixture.rows
+    assert len(rows) < few_passes < len(data.y)
+    assert float(rows.tests.sum()) == pytest.approx(4 * len(data.y))
 
 
 @pytest.mark.usefixtures("few_passes")

@@ -89,6 +89,21 @@ def test_a_session_left_out_is_predicted_as_by_a_fit_without_it(time):
         np.testing.assert_allclose(variance[numbers] / solved.variance, expected, rtol=1e-6)
 
 
+def test_a_row_of_many_tests_has_less_noise():
+    rows = make_rows(25, tested=True)
+    law, theta = rows.law(1.5, nested=True), np.array([*THETA, -0.6])
+    mean, variance = kriging(law, theta, rows).left_out()
+    scale = kriging(law, theta, rows).variance
+    for k in (0, 7, 24):
+        others = kriging(law, theta, rows.at(np.delete(np.arange(25), k)))
+        own_mean, field = others.field(rows.points[[k]], rows.trend[[k]])
+        assert float(mean[k]) == pytest.approx(float(own_mean[0]), rel=1e-6)
+        noise = others.noise + others.noise_of_test / float(rows.tests[k])
+        expected = (float(field[0]) + noise) / others.variance
+        assert float(variance[k]) / scale == pytest.approx(expected, rel=1e-6)
+    assert others.noise_of_test / others.variance == pytest.approx(np.exp(-0.6))
+
+
 def test_sessions_of_one_row_each_share_nothing():
     rows = make_rows(20)
     alone = replace(rows, session=torch.arange(20))
@@ -131,22 +146,25 @@ def test_the_evidence_is_an_integral_over_trend_and_variance():
 
 @pytest.fixture(
     params=[
-        (False, 1, False, 0),
-        (False, 3, False, 0),
-        (True, 2, False, 0),
-        (False, 2, True, 0),
-        (False, 1, True, 6),
-        (True, 2, False, 6),
+        (False, 1, False, 0, False),
+        (False, 3, False, 0, False),
+        (True, 2, False, 0, False),
+        (False, 2, True, 0, False),
+        (False, 1, True, 6, False),
+        (True, 2, False, 6, False),
+        (True, 1, False, 6, True),
+        (False, 2, True, 0, True),
     ],
     ids=str,
 )
 def solved(request):
-    """Kriging of rows with or without time, known errors and sessions, and with a trend."""
-    time, trend, known, sessions = request.param
-    rows = make_rows(40, time=time, trend=trend, known=known, sessions=sessions)
+    """Kriging of rows with or without time, known errors, sessions and tests, and with a trend."""
+    time, trend, known, sessions, tested = request.param
+    rows = make_rows(40, time=time, trend=trend, known=known, sessions=sessions, tested=tested)
     if trend == 3:  # covariates that depend on each other
         rows = replace(rows, trend=torch.cat([rows.trend, 2 * rows.trend[:, 1:2]], 1))
-    more = [0.5, 0.1, -0.4] * time + [0.4, -0.3, 0.9] * (sessions > 0) + [0.3] * known
+    more = [0.5, 0.1, -0.4] * time + [0.4, -0.3, 0.9] * (sessions > 0)
+    more += [-0.6] * tested + [0.3] * known
     return kriging(rows.law(1.5, nested=True), np.array([*THETA, *more]), rows)
 
 
@@ -168,6 +186,8 @@ def test_the_information_is_that_of_dense_matrices(solved):
     def dense_of(theta):
         R = law(theta, lags).numpy()
         np.fill_diagonal(R, 1.0)
+        if law.has_tests:
+            R += np.diag(np.exp(theta[len(theta) - 1 - law.has_sill]) / rows.tests)
         return np.exp(theta[-1]) * R + np.diag(rows.error_variance) if law.has_sill else R
 
     steps = 1e-5 * np.eye(len(solved.theta))

@@ -7,7 +7,7 @@ from scipy.spatial.distance import cdist
 from scipy.stats import truncnorm
 
 from geogp.models.exact.exact_process import fit_exact
-from geogp.models.exact.limits import Sites, moments_beyond
+from geogp.models.exact.limits import LimitSites, moments_beyond
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
 
@@ -34,7 +34,7 @@ def test_moments_far_beyond_a_limit_are_those_of_an_exponential_law():
 def test_a_site_and_the_prediction_without_it_have_the_moments():
     mean, variance = np.array([0.3, -0.8]), np.array([0.5, 1.5])
     moments = moments_beyond(mean, variance, np.zeros(2), np.array([-1.0, 1.0]))
-    sites = Sites(np.ones(2), np.zeros(2))
+    sites = LimitSites(np.ones(2), np.zeros(2))
     for _ in range(30):
         sites = sites.updated(mean, variance, moments)
     precision = 1 / variance + sites.precision
