@@ -56,7 +56,8 @@ class TableOptions:
 
     columns: tuple[str, ...] = setting(
         "Columns of the file: latitude=NAME,time=NAME and so on, for latitude, longitude, time, "
-        "date, download, upload, latency, provider, technology. Default: usual names.",
+        "date, download, upload, latency, rsrp, rsrq, sinr, rssi, signal, provider, technology. "
+        "Default: usual names.",
         default=(),
     )
     delimiter: str | None = setting(
