@@ -21,7 +21,8 @@ class ValueScale:
     `change_tag`, `change_unit`: end of the names of variables with differences of two values as
         people see them, and their unit: ``percent`` and ``%``, or ``db`` and ``dB``.
     `cf_unit`: unit of differences on the scale of the model, in CF conventions.
-    `average`: the mean over tiles, in words: a mean of log10 is a geometric mean.
+    `average`, `averaged`: the mean over tiles in words, alone and with what it is of: a mean of
+        log10 is a geometric mean.
     `average_facts`: the same for JSON files.
     `better`: the word for having the better value: ``faster`` or ``stronger``.
     `question`: the question that a map of the value answers.
@@ -34,6 +35,7 @@ class ValueScale:
     change_unit: str
     cf_unit: str
     average: str
+    averaged: str
     average_facts: str
     better: str
     question: str
@@ -75,6 +77,7 @@ LOG10 = ValueScale(
     change_unit="%",
     cf_unit="1",
     average="geometric mean",
+    averaged="geometric mean over the tiles",
     average_facts="geometric: of log10, over tiles",
     better="faster",
     question="How fast",
@@ -89,6 +92,7 @@ DECIBELS = ValueScale(
     change_unit="dB",
     cf_unit="dB",
     average="mean",
+    averaged="mean of decibels over the tiles",
     average_facts="arithmetic: of decibels, over tiles",
     better="stronger",
     question="How strong",

@@ -285,7 +285,7 @@ def read_areas(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answe
     what, kind = ("level", "level") if level else ("mean of measurements", "tile")
     sample = sample_words(facts.tests, facts.devices) if facts.tests else ""
     scale = scale_of(unit)
-    means = f"Each mean is a {scale.average} over the tiles."
+    means = f"Each mean is a {scale.averaged}."
     if level:
         before = (
             "These values are the level: the value to expect, without measurement noise. "

@@ -414,7 +414,7 @@ def read_change(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answ
         "areas",
         table,
         (*columns, Column("direction", ("direction",), "{}")),
-        before=(f"{_BEFORE} Each level is a {scale.average} over the tiles.",),
+        before=(f"{_BEFORE} Each level is a {scale.averaged}.",),
         after=(_directions(content),),
         areas=AreaLayer(by_area, "change", times, (low, middle, high), kind, directed=True),
         tiles=TileLayer(by_tile, (facts.start, facts.end), changes, sds),

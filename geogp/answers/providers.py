@@ -170,7 +170,7 @@ def read_providers(name: str, content: dict[str, Any], table: pd.DataFrame) -> A
             ),
             Column("far from data", ("far_share",), "{:.0%}", minor=True),
         ),
-        before=(f"Each level is a {scale.average} over the tiles.",),
+        before=(f"Each level is a {scale.averaged}.",),
         after=tuple(content["notes"]),
     )
 

@@ -482,8 +482,8 @@ RULES = (
         ),
         lambda request: (
             f"--covariates {next(name for name in request.covariates if name in SERVICES)} is "
-            f"Ookla's tiles of this service, which have no {request.target}. Leave it out, or "
-            "choose a file."
+            f"Ookla's tiles of this service, which have no --target {request.target}. Leave it "
+            "out, or choose a file."
         ),
     ),
     Rule(

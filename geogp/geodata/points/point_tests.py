@@ -248,14 +248,7 @@ def read_point_tests(
     warnings += far_warnings(table, far, refuse=not apart)
     warnings += _doubts(table, kept, (longitude, latitude), value, target)
     drive = drives_of(longitude[kept], latitude[kept], seconds[kept])
-    if drive is not None:
-        drives = f"{drive.max() + 1:,} drives"
-        review.notes.append(("drives", f"{drives}: tests follow each other in time and place"))
-        warnings.append(
-            f"{path.name} is a log of {drives}, whose tests err together. In a map of them, "
-            "intervals hold for tests of these drives, and are too narrow for new drives; "
-            "geogp.FieldGP(group=...) has intervals for new drives."
-        )
+    warnings += _about_drives(review, drive)
     review.notes.append(("rows", f"{int(kept.sum()):,} of {len(table):,} rows used"))
     return PointTests(
         path,
@@ -276,6 +269,20 @@ def read_point_tests(
         left_out=review.left_out(columns),
         drive=drive,
     )
+
+
+def _about_drives(review: RowReview, drive: NDArray[np.int64] | None) -> list[str]:
+    """Return a warning about a log of drives, and add a note on it; nothing for other files."""
+    if drive is None:
+        return []
+    drives = f"{drive.max() + 1:,} drives"
+    review.notes.append(("drives", f"{drives}: tests follow each other in time and place"))
+    text = (
+        f"{review.table.path.name} is a log of {drives}, whose tests err together. In a map of "
+        "them, intervals hold for tests of these drives, and are too narrow for new drives; "
+        "geogp.FieldGP(group=...) has intervals for new drives."
+    )
+    return [text]
 
 
 def _needed(source: PointSource, target: str) -> list[str]:

@@ -305,17 +305,18 @@ def signal_in(names: Sequence[str], given: Mapping[str, str], what: str) -> str:
     `names`, `given` and `what` are as in `find_columns`. Without any such column, this is
     ``signal``. Raises DataError if there are columns of several kinds, and `given` has not one.
     """
-    kinds = [kind for kind in SIGNALS if kind in given]
-    if not kinds:
-        export = known_export(names)
-        known = {} if export is None else export.columns
-        kinds = [kind for kind in SIGNALS if kind in known or any(_usual(names, kind))]
-    if len(kinds) > 1:
+    columns = {kind: given[kind] for kind in SIGNALS if kind in given}
+    if not columns:
+        export, usual = known_export(names), {kind: _usual(names, kind) for kind in SIGNALS}
+        for kind in () if export is None else usual.keys() & export.columns.keys():
+            usual[kind] += [name for name in names if plain(name) in export.columns[kind].names]
+        columns = {kind: found[0] for kind, found in usual.items() if found}
+    if len(columns) > 1:
         raise DataError(
-            f"{what} has columns of several signals: {named(kinds)}. Choose one with "
-            f"{' or '.join(f'--target {kind}' for kind in kinds)}."
+            f"{what} has columns of several signals: {named(columns.values())}. Choose one with "
+            f"{' or '.join(f'--columns {kind}={name}' for kind, name in columns.items())}."
         )
-    return kinds[0] if kinds else SIGNALS[-1]
+    return next(iter(columns), SIGNALS[-1])
 
 
 def _other_targets(found: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from geogp.distributions.prediction import Prediction
@@ -120,13 +120,13 @@ def normal_scores(quantiles: Floats, levels: Sequence[float], at: Floats) -> Flo
 
 
 def probabilities(
-    quantiles: Floats, levels: Sequence[float], thresholds: Floats, *, at_most: bool
+    quantiles: Floats, levels: Sequence[float], thresholds: ArrayLike, *, at_most: bool
 ) -> Floats:
     """Return the probabilities (t, n) that values are at least (or at most) t thresholds.
 
     Quantiles and thresholds are values of the model.
     """
-    scores = normal_scores(quantiles, levels, thresholds[:, None])
+    scores = normal_scores(quantiles, levels, np.asarray(thresholds)[:, None])
     return np.asarray(ndtr(scores if at_most else -scores))
 
 
