@@ -291,7 +291,9 @@ class TestRefusals:
             make_answer(ChangeRequest(copy.path, by="stratum", **changes))
 
     def test_values_out_of_range(self, tmp_path):
-        with pytest.raises(RequestError, match="expected --at-least above 0 % or dB, at most 100,000"):
+        with pytest.raises(
+            RequestError, match="expected --at-least above 0 % or dB, at most 100,000"
+        ):
             ChangeRequest(tmp_path, start="2023Q3", at_least=-3)
 
     def test_a_model_of_places_alone(self, made_run):

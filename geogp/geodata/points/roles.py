@@ -307,10 +307,13 @@ def signal_in(names: Sequence[str], given: Mapping[str, str], what: str) -> str:
     """
     columns = {kind: given[kind] for kind in SIGNALS if kind in given}
     if not columns:
-        export, usual = known_export(names), {kind: _usual(names, kind) for kind in SIGNALS}
-        for kind in () if export is None else usual.keys() & export.columns.keys():
-            usual[kind] += [name for name in names if plain(name) in export.columns[kind].names]
-        columns = {kind: found[0] for kind, found in usual.items() if found}
+        export = known_export(names)
+        known = {} if export is None else export.columns
+        for kind in SIGNALS:
+            of_export = known[kind].names if kind in known else ()
+            found = _usual(names, kind) + [name for name in names if plain(name) in of_export]
+            if found:
+                columns[kind] = found[0]
     if len(columns) > 1:
         raise DataError(
             f"{what} has columns of several signals: {named(columns.values())}. Choose one with "
