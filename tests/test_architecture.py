@@ -33,8 +33,8 @@ ROOMS = {
         *("estimators", "runs", "answers"),
     },
 }
-COMMON = {"arguments", "arrays", "errors", "files", "choices", "__version__"}
-TOP = {"__init__", "arguments", "arrays", "errors", "files", "choices"}
+COMMON = {"arguments", "arrays", "errors", "files", "choices", "value_scales", "__version__"}
+TOP = {"__init__", "arguments", "arrays", "errors", "files", "choices", "value_scales"}
 
 # A room, and foreign packages that it must do without.
 FORBIDDEN = {

@@ -175,7 +175,9 @@ def trial(name: str, seed: int) -> Figures:
         "sd_map": other["change_sd_log10"].tolist(),
         "sd_independent": np.sqrt(sum(alone)).tolist(),
         "rose": rose.tolist(),
-        "z": unchanged_scores(laws[0], world.areas, found, seed).tolist(),
+        "z": unchanged_scores(
+            laws[0], world.areas, (found["change_log10"], found["change_sd_log10"]), seed
+        ).tolist(),
     }
 
 

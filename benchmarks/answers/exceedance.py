@@ -36,7 +36,7 @@ HEADER = (
 
 def oracle_probability(rows: pd.DataFrame, name: str, threshold: Threshold) -> Floats:
     """Return the probability from an oracle, ``known`` or ``predictive``, (n,)."""
-    z = (rows[f"{name}_mean"] - threshold.log10) / rows[f"{name}_sd"]
+    z = (rows[f"{name}_mean"] - threshold.modelled) / rows[f"{name}_sd"]
     return np.asarray(special.ndtr(threshold.sign * z.to_numpy(np.float64)), np.float64)
 
 

@@ -40,14 +40,16 @@ class Column:
         return MISSING if None in values else self.form.format(*values)
 
 
-def with_interval(label: str, interval: str, names: Iterable[str], form: str) -> list[Column]:
+def with_interval(
+    label: str, interval: str, names: Iterable[str], form: str, unit: str = ""
+) -> list[Column]:
     """Return a column of values, and a column of their intervals.
 
     `names` are the columns of the value, the lower end and the upper end; `form` is the format of a
-    number, such as ``.1f``. A per cent sign in the format of an integer comes after the number.
+    number, such as ``.1f``. A `unit` comes after the numbers.
     """
     middle, *ends = names
-    sign = " %" if form.startswith("+") else ""
+    sign = f" {unit}" if unit else ""
     return [
         Column(label, (middle,), f"{{:{form}}}{sign}"),
         Column(interval, tuple(ends), f"{{:{form}}} to {{:{form}}}{sign}"),
@@ -94,14 +96,14 @@ class AreaLayer:
 class TileLayer:
     """A layer of the page: the change of each tile between two quarters.
 
-    `percent` and `sd` are the names of the rasters of the median change in per cent, and of the
-    standard deviation of the change of log10. Only the change between the latest `quarters` is on
-    the page.
+    `change` and `sd` are the names of the rasters of the median change, in per cent or in dB, and
+    of the standard deviation of the change on the scale of the model. Only the change between the
+    latest `quarters` is on the page.
     """
 
     view: "View"
     quarters: tuple[str, str]
-    percent: str
+    change: str
     sd: str
 
 

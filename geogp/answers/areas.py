@@ -1,6 +1,7 @@
 """Levels of areas: counties, strata, hexagons, or polygons of the user."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,15 +29,17 @@ from geogp.answers.requests import AreasRequest
 from geogp.answers.tile_areas import TileAreas, tile_areas
 from geogp.answers.tile_weights import tile_weights
 from geogp.distributions.quantity import Quantity
+from geogp.evaluation.scores import Real
 from geogp.maps.figures.choropleth import Panel, choropleth
-from geogp.maps.scales import SPEED_PALETTE, WIDTH_PALETTE, linear_scale, speed_scale
+from geogp.maps.scales import SPEED_PALETTE, WIDTH_PALETTE, linear_scale, value_scale
 from geogp.maps.target_quantities import quantity_of
-from geogp.maps.views import HOW_FAST, View
+from geogp.maps.views import View, width_label
 from geogp.models.joint.level import JointLevel
 from geogp.records.checked_types import checked
 from geogp.records.record_types import AboveZero, Name, Quarter, QuestionText, Some
 from geogp.reports.words import sample_words
 from geogp.runs.reopen import Reopened, weights_tag
+from geogp.value_scales import ValueScale, scale_of
 
 Floats = NDArray[np.float64]
 
@@ -107,7 +110,7 @@ def area_levels(opened: Reopened, request: AreasRequest) -> AreaLevels:
         "devices_per_tile": opened.question.devices,
         "draws": request.draws,
         "unit": quantity.unit,
-        "mean": "geometric: of log10, over tiles",
+        "mean": quantity.scale.average_facts,
         "function_sd": median_sds(level),
         "warnings": list(opened.listener.warnings),
     }
@@ -120,11 +123,12 @@ def describe_levels(
     """Return columns about the level of each area, (k,).
 
     Each quantity has three columns, for the value and the ends of its 95 % interval; the column
-    names end in the unit. ``level_mean`` is the geometric mean over the tiles: ten to the power of
-    the mean of log10. ``level_median`` and ``level_arithmetic`` are the median and the arithmetic
-    mean over the tiles. The interval of ``level_mean`` comes from the exact variance of a sum
-    (`JointLevel`); other intervals are quantiles of draws. ``independent_sd_log10`` is the standard
-    deviation of ``level_mean``, in log10, for independent tiles. This standard deviation is too
+    names end in the unit. ``level_mean`` is the mean over the tiles on the scale of the model: of
+    log10 (a geometric mean), or of decibels. ``level_median`` is the median over the tiles, and
+    ``level_arithmetic`` the arithmetic mean if ``level_mean`` is another one. The interval of
+    ``level_mean`` comes from the exact variance of a sum (`JointLevel`); other intervals are
+    quantiles of draws. ``independent_sd_log10`` (or ``_db``) is the standard deviation of
+    ``level_mean`` on the scale of the model for independent tiles. This standard deviation is too
     small, because tiles are correlated.
 
     If the areas do not overlap, ``rank`` is the rank of ``level_mean``, 1 for the highest value,
@@ -133,8 +137,8 @@ def describe_levels(
     """
     weights, unit = areas.means(len(level)), quantity.suffix
     columns: dict[str, Any] = _means(level, weights, "level_mean", quantity)
-    mean = columns["level_mean_log10"]
-    drawn = _drawn(level, areas, request)
+    mean = columns[f"level_mean_{unit}"]
+    drawn = _drawn(level, areas, request, quantity.scale)
     ranked = drawn.pop("rank")
     if areas.are_apart:
         low, _, high = np.quantile(ranked, _ENDS, axis=0, method="inverted_cdf")
@@ -148,7 +152,7 @@ def describe_levels(
             f"{name}_upper_{unit}": high,
         }
     squares = np.asarray(weights.multiply(weights).T @ level.single_variances(), np.float64)
-    return columns | {"independent_sd_log10": np.sqrt(squares)}
+    return columns | {f"independent_sd_{quantity.scale.tag}": np.sqrt(squares)}
 
 
 def describe_means(measured: JointLevel, areas: TileAreas, quantity: Quantity) -> dict[str, Floats]:
@@ -168,27 +172,35 @@ def _means(level: JointLevel, weights: Any, name: str, quantity: Quantity) -> di
     mean, sd = np.full((2, len(known)), np.nan)
     mean[known] = level.sum_means(weights[:, known])
     sd[known] = np.sqrt(level.sum_variances(weights[:, known], noise=True))
-    unit = quantity.suffix
-    return {
-        f"{name}_{unit}": 10**mean,
-        f"{name}_lower_{unit}": 10 ** (mean - REACH * sd),
-        f"{name}_upper_{unit}": 10 ** (mean + REACH * sd),
-        f"{name}_log10": mean,
-        f"{name}_sd_log10": sd,
+    unit, scale = quantity.suffix, quantity.scale
+    columns = {
+        f"{name}_{unit}": scale.values(mean),
+        f"{name}_lower_{unit}": scale.values(mean - REACH * sd),
+        f"{name}_upper_{unit}": scale.values(mean + REACH * sd),
     }
+    if scale.logarithmic:
+        columns[f"{name}_{scale.tag}"] = mean
+    return columns | {f"{name}_sd_{scale.tag}": sd}
 
 
-def _drawn(level: JointLevel, areas: TileAreas, request: AreasRequest) -> dict[str, Floats]:
-    """Return rank, median and arithmetic mean of each area, for each posterior draw."""
+def _drawn(
+    level: JointLevel, areas: TileAreas, request: AreasRequest, scale: ValueScale
+) -> dict[str, Floats]:
+    """Return rank, median and arithmetic mean of each area, for each posterior draw.
+
+    Where values are those of the model, the arithmetic mean is the level's mean, and left out.
+    """
     weights = areas.means(len(level))
     median, mean, rank = [], [], []
     for paths in level.paths(request.draws, seed=request.seed):
         # float32 is exact enough for draws, and faster.
-        values = 10 ** paths.astype(np.float32)
+        values = scale.values(paths.astype(np.float32))
         median.append(np.stack([np.median(values[:, tiles], 1) for tiles in areas.tiles], 1))
         mean.append((weights.T @ values.T).T)
         rank.append(_ranks((weights.T @ paths.T).T))
-    parts = {"level_median": median, "level_arithmetic": mean, "rank": rank}
+    parts = {"level_median": median, "rank": rank}
+    if scale.logarithmic:
+        parts["level_arithmetic"] = mean
     return {name: np.concatenate(each) for name, each in parts.items()}
 
 
@@ -230,18 +242,23 @@ def _picture(opened: Reopened, request: AreasRequest, levels: AreaLevels) -> byt
     """Return a PNG file of the means of the areas, and of the widths of their intervals."""
     table, quantity = levels.table, quantity_of(opened.settings.target)
     values = table[f"{levels.kind}_{quantity.suffix}"].to_numpy()
-    widths = 2 * REACH * table[f"{levels.kind}_sd_log10"].to_numpy()
-    width = f"width of the 95 % interval, log10 {quantity.unit} (1 = tenfold)"
+    scale, unit = quantity.scale, quantity.unit
+    widths = 2 * REACH * table[f"{levels.kind}_sd_{scale.tag}"].to_numpy()
+    means = value_scale(values, label=unit, palette=SPEED_PALETTE, unit=unit)
     of = "level" if request.question == "level" else opened.question.words()
     return choropleth(
         opened.inputs.region,
         opened.tiles,
         levels.areas.shapes,
         (
-            Panel(values, speed_scale(values, label=quantity.unit, palette=SPEED_PALETTE), "mean"),
-            Panel(widths, linear_scale(widths, label=width, palette=WIDTH_PALETTE), "uncertainty"),
+            Panel(values, means, "mean"),
+            Panel(
+                widths,
+                linear_scale(widths, label=width_label(unit), palette=WIDTH_PALETTE),
+                "uncertainty",
+            ),
         ),
-        title=f"Geometric mean of {quantity.subject} by area",
+        title=f"{scale.average.capitalize()} of {quantity.subject} by area",
         subtitle=f"{opened.inputs.region.name}, {opened.question.label()}; {of}",
         attribution=opened.inputs.ingested.attribution,
     )
@@ -267,10 +284,11 @@ def read_areas(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answe
     level = facts.question == "level"
     what, kind = ("level", "level") if level else ("mean of measurements", "tile")
     sample = sample_words(facts.tests, facts.devices) if facts.tests else ""
-    means = "Each mean is a geometric mean over the tiles."
+    scale = scale_of(unit)
+    means = f"Each mean is a {scale.averaged}."
     if level:
         before = (
-            "These values are the level: the speed to expect, without measurement noise. "
+            "These values are the level: the value to expect, without measurement noise. "
             f"`--for tile-mean` gives means of tests, with noise. {means}"
         )
     else:
@@ -295,12 +313,13 @@ def read_areas(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answe
         f"{quantity[0].upper()}{quantity[1:]} by {by}",
         f"{quantity} by {by}, {unit}",
         SPEED_PALETTE,
-        speed_scale,
+        partial(value_scale, unit=unit),
         "The answer of geogp areas, for the quarters for which it was asked.",
         unit,
-        HOW_FAST,
+        scale.question,
     )
     middle, low, high = band_of(column, unit)
+    kind_of_value: Any = AboveZero if scale.logarithmic else Real
     return Answer(
         name,
         f"The {what} by {facts.by}, {facts.at}",
@@ -309,7 +328,7 @@ def read_areas(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answe
         table,
         (*AREA_COLUMNS, Column("tests", ("tests",), "{:,}", minor=True), *columns),
         before=(before,),
-        areas=AreaLayer(view, quantity, facts.at, (low, middle, high), AboveZero),
+        areas=AreaLayer(view, quantity, facts.at, (low, middle, high), kind_of_value),
     )
 
 

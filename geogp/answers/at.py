@@ -264,7 +264,7 @@ def _columns(
     """Return the median, the intervals and the probabilities of predictions, in units of people."""
 
     def value(y: Floats) -> Floats:
-        return y if quantity.counted else 10**y
+        return y if quantity.counted else quantity.scale.values(y)
 
     columns = {f"median_{quantity.suffix}": value(prediction.median)}
     for level in LEVELS:

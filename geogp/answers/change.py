@@ -36,11 +36,12 @@ from geogp.answers.requests import ChangeRequest
 from geogp.answers.tile_areas import TileAreas, tile_areas
 from geogp.distributions.quantity import Quantity
 from geogp.errors import RequestError
+from geogp.evaluation.scores import Real
 from geogp.geodata.tiles.quarters import quarter_index, quarter_label
 from geogp.maps.figures.choropleth import Panel, choropleth
 from geogp.maps.qgis_styles import write_styles
 from geogp.maps.rasters import write_geotiffs
-from geogp.maps.scales import CHANGE_PALETTE, PROBABILITY_PALETTE, change_scale, share_scale
+from geogp.maps.scales import CHANGE_PALETTE, PROBABILITY_PALETTE, change_scale_of, share_scale
 from geogp.maps.target_quantities import quantity_of
 from geogp.maps.views import WHAT_CHANGED, View
 from geogp.models.joint.level import JointLevel
@@ -49,6 +50,7 @@ from geogp.records.record_types import Name, Quarter
 from geogp.runs.pipeline.draw import tests_on
 from geogp.runs.question import check_quarter
 from geogp.runs.reopen import Reopened
+from geogp.value_scales import scale_of
 
 Floats = NDArray[np.float64]
 
@@ -80,14 +82,14 @@ NOTES = (
 )
 
 _BEFORE = (
-    "These values are changes of the level: the speed to expect, without measurement noise. Means "
-    "of tests also change by chance. Each level is a geometric mean over the tiles."
+    "These values are changes of the level: the value to expect, without measurement noise. Means "
+    "of tests also change by chance."
 )
 
 
 @dataclass(frozen=True)
 class TileChanges:
-    """The change of log10 of the level at each tile, (n,): mean and standard deviation.
+    """The change of the level at each tile, on the scale of the model, (n,): mean and sd.
 
     The standard deviation comes from draws; with `draws` draws, its relative standard error is 1 /
     sqrt(2 draws).
@@ -95,11 +97,6 @@ class TileChanges:
 
     mean: Floats
     sd: Floats
-
-    @property
-    def percent(self) -> Floats:
-        """The median change in per cent."""
-        return as_percent(self.mean)
 
     @property
     def rose(self) -> Floats:
@@ -146,7 +143,9 @@ def level_changes(opened: Reopened, request: ChangeRequest) -> LevelChanges:
     near = table["far_share"].to_numpy() <= FAR_SHARE
     rose = columns["probability_rose"]
     columns["wrong_share"] = np.ones(len(rose))
-    z = unchanged_scores(level, areas, columns, request.seed)
+    tag = quantity.scale.tag
+    estimates = columns[f"change_{tag}"], columns[f"change_sd_{tag}"]
+    z = unchanged_scores(level, areas, estimates, request.seed)
     columns["wrong_share"][near] = wrong_shares(z[near])
     called = columns["wrong_share"] <= WRONG_SHARE
     columns["direction"] = np.where(called, np.where(rose > 0.5, "rose", "fell"), "")
@@ -160,10 +159,10 @@ def level_changes(opened: Reopened, request: ChangeRequest) -> LevelChanges:
         "by": request.by,
         "zoom": tiles.zoom,
         "tiles": len(tiles),
-        "at_least_percent": request.at_least,
+        f"at_least_{quantity.scale.change_tag}": request.at_least,
         "draws": request.draws,
         "unit": quantity.unit,
-        "mean": "geometric: of log10, over tiles",
+        "mean": quantity.scale.average_facts,
         "rose": int((called & (rose > 0.5)).sum()),
         "fell": int((called & (rose <= 0.5)).sum()),
         "wrong_share_limit": WRONG_SHARE,
@@ -177,27 +176,29 @@ def describe_changes(
 ) -> dict[str, Any]:
     """Return columns about the change of each area, (k,); `level` has all tiles at two times.
 
-    ``level_from`` and ``level_to`` are geometric means over the tiles in the two quarters.
-    ``change`` is the difference of the means of log10, with the ends of its 95 % interval, in log10
-    and in per cent. ``probability_rose`` is the probability of a change above 0, and
-    ``probability_rose_at_least`` of a change of `at_least` per cent or more.
+    ``level_from`` and ``level_to`` are means over the tiles in the two quarters, on the scale of
+    the model. ``change`` is their difference, with the ends of its 95 % interval, in log10 and in
+    per cent, or in dB. ``probability_rose`` is the probability of a change above 0, and
+    ``probability_rose_at_least`` of a change of `at_least` per cent (or dB) or more.
     """
+    scale = quantity.scale
     count = len(level) // 2
     mean = areas.means(count)
     first, last = (mean.T @ half for half in np.split(level.mean, 2))
     change = last - first
     sd = np.sqrt(level.sum_variances(sparse.vstack([-mean, mean], format="csc")))
     columns: dict[str, Any] = {
-        f"level_from_{quantity.suffix}": 10**first,
-        f"level_to_{quantity.suffix}": 10**last,
+        f"level_from_{quantity.suffix}": scale.values(first),
+        f"level_to_{quantity.suffix}": scale.values(last),
     }
     ends = {"": change, "_lower": change - REACH * sd, "_upper": change + REACH * sd}
-    columns |= {f"change{end}_percent": as_percent(values) for end, values in ends.items()}
-    columns |= {f"change{end}_log10": values for end, values in ends.items()}
-    columns["change_sd_log10"] = sd
+    for end, values in ends.items():
+        columns[f"change{end}_{scale.change_tag}"] = scale.changes(values)
+    columns |= {f"change{end}_{scale.tag}": values for end, values in ends.items()}
+    columns[f"change_sd_{scale.tag}"] = sd
     columns["probability_rose"] = special.ndtr(change / sd)
     if at_least is not None:
-        least = np.log10(1 + at_least / 100)
+        least = scale.differences(at_least)
         columns["probability_rose_at_least"] = special.ndtr((change - least) / sd)
     return columns
 
@@ -212,13 +213,14 @@ def tile_changes(level: JointLevel, draws: int, seed: int) -> TileChanges:
 
 
 def unchanged_scores(
-    level: JointLevel, areas: TileAreas, columns: dict[str, Any], seed: int = 0
+    level: JointLevel, areas: TileAreas, estimates: tuple[Floats, Floats], seed: int = 0
 ) -> Floats:
     """Return the estimated changes, (k,), in standard deviations of an unchanged area's estimate.
 
-    Let s² be the posterior variance of the change of an area, and t² its prior variance. Under the
-    model, the estimate has the variance s² (1 - s² / t²) if the area did not change. t² comes from
-    at most `SAMPLED` tiles of the area, and an area about which nothing is known has the score 0.
+    `estimates` are the changes and their standard deviations, on the scale of the model. Let s² be
+    the posterior variance of the change of an area, and t² its prior variance. Under the model, the
+    estimate has the variance s² (1 - s² / t²) if the area did not change. t² comes from at most
+    `SAMPLED` tiles of the area, and an area about which nothing is known has the score 0.
     """
     count, random = len(level) // 2, np.random.default_rng([seed, 4])
     prior = np.empty(len(areas))
@@ -234,7 +236,7 @@ def unchanged_scores(
         )
         apart = (total - diagonal) / max(m * (m - 1), 1)
         prior[k] = apart * (1 - 1 / n) + diagonal / m / n
-    change, sd = columns["change_log10"], columns["change_sd_log10"]
+    change, sd = estimates
     known = (1 - sd**2 / prior).clip(min=0)
     scores: Floats = np.where(known > LEAST_KNOWN, change / sd / np.sqrt(known + 1e-12), 0.0)
     return scores
@@ -249,11 +251,6 @@ def wrong_shares(z: Floats) -> Floats:
     p = 2 * special.ndtr(-np.abs(z))
     rates: Floats = scipy.stats.false_discovery_control(p) if len(p) else p
     return rates
-
-
-def as_percent(change: Floats) -> Floats:
-    """Return changes of log10 in per cent."""
-    return 100 * (10**change - 1)
 
 
 def _quarters(opened: Reopened, request: ChangeRequest) -> tuple[int, int]:
@@ -292,14 +289,17 @@ def answer_change(opened: Reopened, request: ChangeRequest, clock: Clock) -> tup
 def _picture(opened: Reopened, changes: LevelChanges) -> bytes:
     """Return a PNG file of the changes of the areas, and of the probabilities of a rise."""
     table, facts = changes.table, changes.described
-    percent, rose = (table[name].to_numpy() for name in ("change_percent", "probability_rose"))
-    subject = quantity_of(opened.settings.target).subject
+    quantity = quantity_of(opened.settings.target)
+    unit, subject = quantity.scale.change_unit, quantity.subject
+    change = table[f"change_{quantity.scale.change_tag}"].to_numpy()
+    rose = table["probability_rose"].to_numpy()
+    colours = change_scale_of(unit)(change, label=f"change of the level, {unit}")
     return choropleth(
         opened.inputs.region,
         opened.tiles,
         changes.areas.shapes,
         (
-            Panel(percent, change_scale(percent, label="change of the level, %"), "change"),
+            Panel(change, colours, "change"),
             Panel(
                 rose,
                 share_scale(rose, label="probability of a rise", palette=PROBABILITY_PALETTE),
@@ -320,14 +320,20 @@ def _write_tiles(opened: Reopened, changes: LevelChanges, end: str) -> list[Path
     """
     between = f"from {changes.described['from']} to {changes.described['to']}"
     rose = np.where(opened.far, np.nan, changes.tiles.rose)
-    variables = {}
+    variables, scale = {}, quantity_of(opened.settings.target).scale
+    of = "log10 of the level" if scale.logarithmic else "the level"
     for name, values, label, unit in (
-        ("change_percent", changes.tiles.percent, f"median change of the level {between}", "%"),
+        (
+            f"change_{scale.change_tag}",
+            scale.changes(changes.tiles.mean),
+            f"median change of the level {between}",
+            scale.change_unit,
+        ),
         (
             "change_sd",
             changes.tiles.sd,
-            f"standard deviation of the change {between} of log10 of the level",
-            "1",
+            f"standard deviation of the change {between} of {of}",
+            scale.cf_unit,
         ),
         (
             "probability_rose",
@@ -358,42 +364,49 @@ def read_change(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answ
     """Return the answer with a name and a content; raise DataError if a fact is wrong."""
     facts = checked(content, _Facts, "the JSON file")
     times, by, unit = f"{facts.start} to {facts.end}", Path(facts.by).name, str(content["unit"])
-    percent = [f"change{side}_percent" for side in ("", "_lower", "_upper")]
-    least = content.get("at_least_percent")
+    scale = scale_of(unit)
+    tag, of_change = scale.change_tag, scale.change_unit
+    change = [f"change{side}_{tag}" for side in ("", "_lower", "_upper")]
+    least = content.get(f"at_least_{tag}")
     area, tiles, _, far = AREA_COLUMNS
     columns = [
         *(area, tiles, far),
         Column(f"{facts.start}, {unit}", (f"level_from_{unit.lower()}",), "{:.1f}", minor=True),
         Column(f"{facts.end}, {unit}", (f"level_to_{unit.lower()}",), "{:.1f}", minor=True),
-        *with_interval("change", "95 % interval", percent, "+.1f"),
+        *with_interval("change", "95 % interval", change, "+.1f", of_change),
         Column("probability of a rise", ("probability_rose",), "{:.3f}", minor=True),
     ]
     if least is not None:
         columns.append(
-            Column(f"probability of {least:g} % or more", ("probability_rose_at_least",), "{:.3f}")
+            Column(
+                f"probability of {least:g} {of_change} or more",
+                ("probability_rose_at_least",),
+                "{:.3f}",
+            )
         )
     end = "_".join(name.split("_")[-3:])
-    percents, sds = f"change_percent_{end}", f"change_sd_{end}"
+    changes, sds = f"change_{tag}_{end}", f"change_sd_{end}"
     by_area = View(
         name,
         "",
         f"Change by {by}, {times}",
-        f"change of the level by {by}, %",
+        f"change of the level by {by}, {of_change}",
         CHANGE_PALETTE,
-        change_scale,
+        change_scale_of(of_change),
         "The answer of geogp change. Striped: no direction, because the change may be chance.",
-        "%",
+        of_change,
         WHAT_CHANGED,
     )
     by_tile = replace(
         by_area,
         name=f"change_tiles_{end}",
         title=f"Change of the level, {times}",
-        label="median change of the level, %",
+        label=f"median change of the level, {of_change}",
         hint="The answer of geogp change for single tiles. Most of these changes are uncertain: "
         "click a tile for its interval.",
     )
-    middle, low, high = percent
+    middle, low, high = change
+    kind: Any = _Percent if scale.logarithmic else Real
     return Answer(
         name,
         f"The change of the level by {facts.by}, {times}",
@@ -401,11 +414,11 @@ def read_change(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answ
         "areas",
         table,
         (*columns, Column("direction", ("direction",), "{}")),
-        before=(_BEFORE,),
+        before=(f"{_BEFORE} Each level is a {scale.averaged}.",),
         after=(_directions(content),),
-        areas=AreaLayer(by_area, "change", times, (low, middle, high), _Percent, directed=True),
-        tiles=TileLayer(by_tile, (facts.start, facts.end), percents, sds),
-        other_names=(percents, sds, f"probability_rose_{end}"),
+        areas=AreaLayer(by_area, "change", times, (low, middle, high), kind, directed=True),
+        tiles=TileLayer(by_tile, (facts.start, facts.end), changes, sds),
+        other_names=(changes, sds, f"probability_rose_{end}"),
     )
 
 

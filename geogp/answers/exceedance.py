@@ -47,7 +47,7 @@ NOTES = (
 )
 
 _BEFORE = (
-    "These shares are about the level: the speed to expect, without measurement noise. For the "
+    "These shares are about the level: the value to expect, without measurement noise. For the "
     "probability that one measurement meets a threshold, see geogp map --threshold."
 )
 
@@ -137,7 +137,7 @@ def excursions(
     `area_weights`.
     """
     sd = np.sqrt(level.single_variances())
-    scores = [threshold.sign * (level.mean - threshold.log10) / sd for threshold in thresholds]
+    scores = [threshold.sign * (level.mean - threshold.modelled) / sd for threshold in thresholds]
     out = np.zeros(len(sd), np.bool_) if far is None else far
     met, short = (
         [FirstMisses(np.where(out, -np.inf, side * z)) for z in scores] for side in (1.0, -1.0)

@@ -33,6 +33,7 @@ from geogp.models.numerics.threads import aside
 from geogp.reports.words import sample_words
 from geogp.runs.pipeline.draw import tests_on
 from geogp.runs.reopen import Reopened
+from geogp.value_scales import DECIBELS, LOG10
 
 Floats = NDArray[np.float64]
 
@@ -79,6 +80,8 @@ def next_tiles(opened: Reopened, request: NextRequest) -> NextTiles:
             heard=lambda done: hear("choosing tiles", done, request.tiles, ""),
         )
     total = float(weights @ covariance.variance)
+    scale = quantity_of(opened.settings.target).scale
+    unit = "log10" if scale.logarithmic else scale.change_unit
     table = describe_tiles(opened, mean, chosen, total)
     described = {
         "at": opened.question.at,
@@ -93,7 +96,7 @@ def next_tiles(opened: Reopened, request: NextRequest) -> NextTiles:
         "variance_after": total - float(chosen.gains.sum()),
         "removed": float(chosen.gains.sum()) / total,
         "removed_by_widest": float(widest_tiles().gains.sum()) / total,
-        "unit": "variance of the level in log10, summed over the chosen area",
+        "unit": f"variance of the level in {unit}, summed over the chosen area",
         "evaluated": chosen.evaluated,
         "warnings": list(opened.listener.warnings),
     }
@@ -107,11 +110,13 @@ def describe_tiles(opened: Reopened, mean: Floats, chosen: Chosen, total: float)
     ``gain_log10`` is the further reduction of the summed variance, in log10 squared, if the tile is
     measured after all previous tiles. ``removed`` is the share of the summed variance that
     measurements of the tile and of all previous tiles remove. The two standard deviations describe
-    the level of the tile itself, before and after measurements of all chosen tiles.
+    the level of the tile itself, before and after measurements of all chosen tiles. For decibels,
+    names end in ``db``, and the gain is in dB squared.
     """
     tiles, at = opened.tiles, chosen.tiles
     longitude, latitude = (degrees[at] for degrees in tiles.centres)
-    unit = quantity_of(opened.settings.target).suffix
+    quantity = quantity_of(opened.settings.target)
+    tag = quantity.scale.tag
     columns: dict[str, Any] = {
         "rank": np.arange(1, len(at) + 1),
         "quadkey": tiles[at].quadkeys,
@@ -119,10 +124,10 @@ def describe_tiles(opened: Reopened, mean: Floats, chosen: Chosen, total: float)
         "latitude": latitude,
         "stratum": opened.inputs.region.stratum(longitude, latitude).astype(object),
         "tests": tests_on(tiles, opened.mapped)[at],
-        f"level_{unit}": 10 ** mean[at],
-        "sd_before_log10": np.sqrt(chosen.before),
-        "sd_after_log10": np.sqrt(chosen.after),
-        "gain_log10": chosen.gains,
+        f"level_{quantity.suffix}": quantity.scale.values(mean[at]),
+        f"sd_before_{tag}": np.sqrt(chosen.before),
+        f"sd_after_{tag}": np.sqrt(chosen.after),
+        f"gain_{tag}": chosen.gains,
         "gain": chosen.gains / total,
         "removed": np.cumsum(chosen.gains) / total,
     }
@@ -208,14 +213,14 @@ def answer_next(opened: Reopened, request: NextRequest, clock: Clock) -> tuple[A
 
     Raises the errors of `next_tiles`, and OutputError if a file cannot be written.
     """
-    chosen = next_tiles(opened, request)
+    chosen, quantity = next_tiles(opened, request), quantity_of(opened.settings.target)
     facts = {"run": str(request.run), **chosen.described}
     picture = numbered_figure(
         opened.inputs.region,
         opened.tiles,
         np.sqrt(chosen.variance),
         chosen.table[["longitude", "latitude"]].to_numpy(),
-        label=f"standard deviation of the level, log10 {quantity_of(opened.settings.target).unit}",
+        label=f"standard deviation of the level, {quantity.scale.unit(quantity.unit)}",
         title=f"Where to measure next: {len(chosen.table)} tiles",
         subtitle=(
             f"{opened.inputs.region.name}, {opened.question.label()}; the chosen tiles remove "
@@ -235,6 +240,11 @@ def answer_next(opened: Reopened, request: NextRequest, clock: Clock) -> tuple[A
 def read_next(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answer:
     """Return the answer with a name and a content."""
     places = [place for place in ("county", "stratum") if place in table]
+    scale = DECIBELS if f"sd_before_{DECIBELS.tag}" in table else LOG10
+    before, after = (
+        f"{label}{'' if scale.logarithmic else f', {scale.change_unit}'}"
+        for label in ("standard deviation", "after")
+    )
     return Answer(
         name,
         f"Where to measure next, {content['at']}",
@@ -247,8 +257,8 @@ def read_next(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answer
             Column("latitude", ("latitude",), "{:.4f}"),
             *(Column(place, (place,), "{}") for place in places),
             Column("tests so far", ("tests",), "{:,}"),
-            Column("standard deviation", ("sd_before_log10",), "{:.3f}", minor=True),
-            Column("after", ("sd_after_log10",), "{:.3f}", minor=True),
+            Column(before, (f"sd_before_{scale.tag}",), "{:.3f}", minor=True),
+            Column(after, (f"sd_after_{scale.tag}",), "{:.3f}", minor=True),
             Column("variance removed", ("removed",), "{:.2%}"),
         ),
         after=_sentences(content),

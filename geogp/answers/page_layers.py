@@ -6,7 +6,7 @@ Each layer has a ``source``, which the page draws, and reads at a place:
   ``names``; ``times``, in order; ``bands``, for each time and area the lower end of the 95 %
   interval, the value, and the upper end. A change also has ``rose``, the probability of a rise of
   each area, and ``called``, whether the area has a direction;
-- ``tiles``: packed ``mean`` and ``sd`` of the change of log10; ``times``.
+- ``tiles``: packed ``mean`` and ``sd`` of the change of values of the model; ``times``.
 """
 
 from collections.abc import Sequence
@@ -24,9 +24,9 @@ from geogp.maps.page.packing import Packed, json_text, pack
 from geogp.maps.page.page_layers import Layer, layer_json
 from geogp.maps.page.page_quantiles import pack_within
 from geogp.maps.rasters import read_geotiff
-from geogp.maps.views import HOW_FAST
 from geogp.records.checked_types import checked
 from geogp.records.record_types import Text
+from geogp.value_scales import scale_of
 
 TILE_TEXT = 600_000
 """Number of base64 bytes of the change of single tiles, above which its step is larger."""
@@ -55,7 +55,7 @@ def page_layers(folder: Path, answers: Sequence[Answer]) -> tuple[list[Layer], l
         except DataError as error:
             notes.append(left_out(answer.name, str(error)))
             continue
-        if areas and areas.layer.view.question == HOW_FAST:
+        if areas and not areas.layer.directed:
             levels.setdefault(areas.same, []).append(areas)
         elif areas:
             changes[answer.name] = _joined([areas])
@@ -139,18 +139,21 @@ _BY_TIME = ("times", "bands")
 
 def _tiles(folder: Path, layer: TileLayer) -> Layer:
     """Return the layer of the change of the level in single tiles."""
-    percent, sd = (_raster(folder / f"{name}.tif") for name in (layer.percent, layer.sd))
-    if not np.nanmin(percent, initial=0) > -100:
-        raise DataError(f"{layer.percent}.tif is damaged. Give the command again.")
-    mean = np.log10(1 + percent / 100)
+    change, sd = (_raster(folder / f"{name}.tif") for name in (layer.change, layer.sd))
+    scale = scale_of(layer.view.unit)
+    if scale.logarithmic and not np.nanmin(change, initial=0) > -100:
+        raise DataError(f"{layer.change}.tif is damaged. Give the command again.")
+    mean = scale.differences(change)
 
     def packed(step: float) -> list[Packed]:
         # The standard deviation varies little, and says how exactly the mean must be known.
         return [pack(mean, step, 16, none=True), pack(sd, step, 16, none=True)]
 
-    planes = dict(zip(("mean", "sd"), pack_within(packed, TILE_TEXT), strict=True))
+    planes = dict(
+        zip(("mean", "sd"), pack_within(packed, TILE_TEXT, decade=scale.decade), strict=True)
+    )
     source = {"tiles": planes | {"times": [" to ".join(layer.quarters)]}}
-    return layer_json(layer.view, "", source, percent)
+    return layer_json(layer.view, "", source, change)
 
 
 def _raster(path: Path) -> Floats:

@@ -16,7 +16,7 @@ from scipy import sparse, special
 from geogp.answers.answer import Answer, AnswerKind, Clock, Column, with_interval, with_rows
 from geogp.answers.area_files import forget, write_json
 from geogp.answers.areas import REACH
-from geogp.answers.change import FAR_SHARE, as_percent
+from geogp.answers.change import FAR_SHARE
 from geogp.answers.requests import AreasRequest
 from geogp.answers.tile_areas import TileAreas, tile_areas
 from geogp.distributions.quantity import Quantity
@@ -25,6 +25,7 @@ from geogp.maps.csv_tables import write_csv
 from geogp.maps.target_quantities import quantity_of
 from geogp.models.joint.level import JointLevel
 from geogp.runs.reopen import Reopened
+from geogp.value_scales import scale_of
 
 NOTES = (
     (
@@ -53,7 +54,8 @@ def provider_levels(opened: Reopened, request: AreasRequest) -> ProviderLevels:
 
     The columns are those of `compared`, with ``area`` and ``key``, ``tests`` and ``other_tests`` of
     the two providers, and ``far_share``, the share of the tiles that are far from any measurement
-    of one of the two. If this share is above `FAR_SHARE`, ``probability_faster`` is empty. Raises
+    of one of the two. If this share is above `FAR_SHARE`, ``probability_faster`` (or
+    ``probability_stronger``) is empty. Raises
     RequestError if the run is not by provider, and the errors of `tile_areas` and
     `SpatialGP.joint`.
     """
@@ -72,9 +74,8 @@ def provider_levels(opened: Reopened, request: AreasRequest) -> ProviderLevels:
     parts = []
     for (a, b), columns in compared(level, areas, quantity, providers).items():
         far = np.array(areas.totals(own[a].far | own[b].far)) / tables[a]["tiles"]
-        columns["probability_faster"] = np.where(
-            far <= FAR_SHARE, columns["probability_faster"], np.nan
-        )
+        better = f"probability_{quantity.scale.better}"
+        columns[better] = np.where(far <= FAR_SHARE, columns[better], np.nan)
         area = tables[a][["area", "key", "tiles", "tests"]]
         parts.append(area.assign(other_tests=tables[b]["tests"], far_share=far, **columns))
     described = {
@@ -83,7 +84,7 @@ def provider_levels(opened: Reopened, request: AreasRequest) -> ProviderLevels:
         "zoom": opened.tiles.zoom,
         "providers": list(providers),
         "unit": quantity.unit,
-        "mean": "geometric: of log10, over tiles",
+        "mean": quantity.scale.average_facts,
         "warnings": list(opened.listener.warnings),
     }
     return ProviderLevels(pd.concat(parts, ignore_index=True), areas, described)
@@ -94,13 +95,14 @@ def compared(
 ) -> dict[tuple[str, str], dict[str, Any]]:
     """Return columns about each pair of providers, (k,); `level` has all tiles of each provider.
 
-    ``level`` and ``other_level`` are geometric means over the tiles, with 95 % intervals.
-    ``difference`` is the level of ``provider`` compared with ``other``, with its 95 % interval, in
-    per cent and in log10. ``probability_faster`` is the probability that ``provider`` has the
-    higher speed, or the lower latency.
+    ``level`` and ``other_level`` are geometric means over the tiles (of decibels: means), with 95 %
+    intervals. ``difference`` is the level of ``provider`` compared with ``other``, with its 95 %
+    interval, in per cent and in log10, or in dB. ``probability_faster`` is the probability that
+    ``provider`` has the higher speed, or the lower latency; for signals it is
+    ``probability_stronger``.
     """
     mean = areas.means(len(level) // len(providers))
-    unit = np.eye(len(providers))
+    unit, scale = np.eye(len(providers)), quantity.scale
 
     def law(blocks: Any) -> tuple[Any, Any]:
         weights = sparse.csc_array(sparse.kron(blocks[:, None], mean))
@@ -114,13 +116,15 @@ def compared(
         for start, name in zip(("", "other_"), names, strict=True):
             for end, sign in (("", 0), ("_lower", -1), ("_upper", 1)):
                 middle, sd = alone[name]
-                columns[f"{start}level{end}_{quantity.suffix}"] = 10 ** (middle + sign * REACH * sd)
+                value = scale.values(middle + sign * REACH * sd)
+                columns[f"{start}level{end}_{quantity.suffix}"] = value
         change, sd = law(unit[a] - unit[b])
         ends = {"": change, "_lower": change - REACH * sd, "_upper": change + REACH * sd}
-        columns |= {f"difference{end}_percent": as_percent(value) for end, value in ends.items()}
-        columns |= {"difference_log10": change, "difference_sd_log10": sd}
-        faster = change if quantity.bound == "lower" else -change
-        by_pair[names] = columns | {"probability_faster": special.ndtr(faster / sd)}
+        for end, value in ends.items():
+            columns[f"difference{end}_{scale.change_tag}"] = scale.changes(value)
+        columns |= {f"difference_{scale.tag}": change, f"difference_sd_{scale.tag}": sd}
+        better = change if quantity.bound == "lower" else -change
+        by_pair[names] = columns | {f"probability_{scale.better}": special.ndtr(better / sd)}
     return by_pair
 
 
@@ -143,8 +147,8 @@ def answer_providers(opened: Reopened, request: AreasRequest, clock: Clock) -> t
 def read_providers(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answer:
     """Return the answer with a name and a content."""
     unit = content["unit"]
-    end = unit.lower()
-    percent = [f"difference{side}_percent" for side in ("", "_lower", "_upper")]
+    end, scale = unit.lower(), scale_of(unit)
+    difference = [f"difference{side}_{scale.change_tag}" for side in ("", "_lower", "_upper")]
     return Answer(
         name,
         f"The providers by {content['by']}, {content['at']}",
@@ -157,11 +161,16 @@ def read_providers(name: str, content: dict[str, Any], table: pd.DataFrame) -> A
             Column(f"level, {unit}", (f"level_{end}",), "{:.1f}", minor=True),
             Column("other", ("other",), "{}"),
             Column(f"its level, {unit}", (f"other_level_{end}",), "{:.1f}", minor=True),
-            *with_interval("difference", "95 % interval", percent, "+.1f"),
-            Column("probability of faster", ("probability_faster",), "{:.3f}", minor=True),
+            *with_interval("difference", "95 % interval", difference, "+.1f", scale.change_unit),
+            Column(
+                f"probability of {scale.better}",
+                (f"probability_{scale.better}",),
+                "{:.3f}",
+                minor=True,
+            ),
             Column("far from data", ("far_share",), "{:.0%}", minor=True),
         ),
-        before=("Each level is a geometric mean over the tiles.",),
+        before=(f"Each level is a {scale.averaged}.",),
         after=tuple(content["notes"]),
     )
 

@@ -146,11 +146,12 @@ class ChangeRequest(_AreaRequest):
     )
     by: str = setting(f"Areas: {_AREAS}.", default=BY_COUNTY)
     at_least: float | None = setting(
-        "Also give the probability that the level rose by at least this many per cent.",
+        "Also give the probability that the level rose by at least this many per cent, or for a "
+        "signal by this many dB.",
         noun="--at-least",
         positive=True,
         most=100_000,
-        unit="%",
+        unit="% or dB",
     )
     draws: int = setting(
         "Number of posterior draws for the uncertainty of single tiles.",
@@ -219,7 +220,7 @@ class ExceedanceRequest(_WeightedRequest):
         "level: the value around which measurements scatter.", default="level", option="--for"
     )
     threshold: tuple[float, ...] | None = setting(
-        "Threshold in Mbps or ms. Default: the thresholds of the run's map."
+        "Threshold in the unit of the run's target. Default: the thresholds of the run's map."
     )
     by: str | None = setting(f"Also report shares of areas: {_AREAS}.")
     draws: int = setting(
@@ -259,7 +260,7 @@ class PlaceQuestion:
         most=MAX_TESTS,
     )
     threshold: tuple[float, ...] | None = setting(
-        "Threshold in Mbps or ms. Default: the thresholds of the run's map."
+        "Threshold in the unit of the run's target. Default: the thresholds of the run's map."
     )
     near_km: float = setting(
         "Count the tests within this distance in km.",

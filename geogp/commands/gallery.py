@@ -18,7 +18,7 @@ from geogp.geodata.tiles.targets import TARGETS
 from geogp.maps.figures.thumbnails import Picture, draw_thumbnails, read_picture
 from geogp.records.run_record import RunMap, RunRecord, given
 from geogp.reports.rendering import html_page
-from geogp.reports.words import DEFAULT_ATTRIBUTION, UNITS
+from geogp.reports.words import DEFAULT_ATTRIBUTION, units_of
 from geogp.runs.output_files import OutputFiles
 from geogp.runs.progress import ProgressListener
 from geogp.runs.run_folder import GRID_FILE, RunFolder, read_run_record
@@ -85,6 +85,9 @@ class _ShownRun:
         ]
 
 
+_UNITS = {name: units_of(name) for name, target in TARGETS.items() if not target.classes}
+
+
 def make_gallery(
     places: Sequence[Path],
     *,
@@ -131,7 +134,7 @@ def make_gallery(
         (printable(str(path)), printable(" ".join(reason.split()))) for path, reason in skipped
     ]
     content = {"groups": _groups(read), "skipped": left_out, "attributions": attributions}
-    more = {"count": len(read), "units": UNITS, "files": files}
+    more = {"count": len(read), "units": _UNITS, "files": files}
     output.write(page, html_page("gallery", content | more).encode())
     return Gallery(page, tuple(shown.path for shown in read), tuple(skipped))
 

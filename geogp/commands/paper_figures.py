@@ -122,7 +122,7 @@ def _figures(
         )
     }
     if not counts:
-        unit = f"log10 {quantity.unit}"
+        unit = quantity.scale.unit(quantity.unit)
         drawn["interval_widths"] = (
             width_violins(widths, unit=unit),
             say("captions", "interval_widths", what, SPLITS[split].title),
@@ -136,7 +136,7 @@ def _figures(
         say("captions", "basis", what, model, at, components.share),
     )
     drawn["reliability"] = (
-        reliability_panels(_curves(run, counts=counts)),
+        reliability_panels(_curves(run)),
         say("captions", "reliability", what, model, counts),
     )
     absent = ("interval_widths", "spread_cells") if counts else ()
@@ -227,12 +227,12 @@ def _kernel(opened: Reopened) -> tuple[list[Any], Components]:
     return slices, leading_components(opened.model.network_, inputs, COMPONENTS)
 
 
-def _curves(run: Run, *, counts: bool) -> dict[str, dict[str, Reliability]]:
+def _curves(run: Run) -> dict[str, dict[str, Reliability]]:
     """Return the reliability curves of the first three splits, by title and stratum."""
     by_split = {}
     for name in list(run.record.metrics)[:_SPLITS_SHOWN]:
         rows = run.predictions[run.predictions["split"] == name]
-        groups = group_reports(rows, split_rows(rows), {}, counts=counts)
+        groups = group_reports(rows, split_rows(rows), {})
         curves = {
             group: report.reliability for group, report in groups.items() if report.reliability
         }

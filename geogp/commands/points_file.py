@@ -48,7 +48,8 @@ def describe_points(request: PointsRequest, listener: ProgressListener) -> dict[
     """
     heard = RunListener()
     inputs = read_inputs(request.map, heard)
-    plan = plan_map(request.map, inputs, pick_device(request.map.device), heard)
+    settings = inputs.settled(request.map)
+    plan = plan_map(settings, inputs, pick_device(settings.device), heard)
     make_splits(plan.model.settings, inputs, heard)
     points, seen = inputs.points, inputs.observations
     assert points is not None, "the request has a file of tests"
@@ -60,7 +61,7 @@ def describe_points(request: PointsRequest, listener: ProgressListener) -> dict[
     wide, high = extent_km(points.longitude, points.latitude)
     return {
         "points": str(request.file),
-        "target": request.target,
+        "target": points.target,
         "understood": dict(points.notes),
         "columns": points.columns,
         "units": {

@@ -133,13 +133,16 @@ class Prediction:
     def variables(self, quantity: Quantity, level: float) -> dict[str, Variable]:
         """Return the variables of a map, by name: values, long name and CF unit.
 
-        The prediction is of log10 of the quantity. Bounds are the ends of the central interval of
-        `level`. A mean that does not exist is NaN. Values that are too large for floating point are
-        infinite.
+        The prediction is of values on the scale of the quantity, such as log10. Bounds are the ends
+        of the central interval of `level`. A mean that does not exist is NaN. Values that are too
+        large for floating point are infinite.
         """
         lower, upper = self.interval(level)
-        subject, unit, end = quantity.subject, quantity.cf_unit, quantity.suffix
-        logarithm, interval = f"log10 {subject} ({quantity.unit})", f"{100 * level:g} % interval of"
+        subject, unit, end, scale = (
+            *(quantity.subject, quantity.cf_unit, quantity.suffix),
+            quantity.scale,
+        )
+        modelled, interval = scale.named(subject, quantity.unit), f"{100 * level:g} % interval of"
         spread = {
             "function_sd": (self.function_variance, "field and tile"),
             "field_sd": (self.field_variance, "the smooth field"),
@@ -148,13 +151,33 @@ class Prediction:
         }
         with np.errstate(over="ignore"):
             return {
-                f"median_{end}": (10**self.median, f"median of the predicted {subject}", unit),
-                f"mean_{end}": (*self._linear_mean(subject), unit),
-                f"lower_{end}": (10**lower, f"lower end of the {interval} {subject}", unit),
-                f"upper_{end}": (10**upper, f"upper end of the {interval} {subject}", unit),
-                "width_log10": (upper - lower, f"width of the {interval} {logarithm}", "1"),
+                f"median_{end}": (
+                    scale.values(self.median),
+                    f"median of the predicted {subject}",
+                    unit,
+                ),
+                f"mean_{end}": (*self._mean_value(quantity), unit),
+                f"lower_{end}": (
+                    scale.values(lower),
+                    f"lower end of the {interval} {subject}",
+                    unit,
+                ),
+                f"upper_{end}": (
+                    scale.values(upper),
+                    f"upper end of the {interval} {subject}",
+                    unit,
+                ),
+                f"width_{scale.tag}": (
+                    upper - lower,
+                    f"width of the {interval} {modelled}",
+                    scale.cf_unit,
+                ),
             } | {
-                f"{name}_log10": (np.sqrt(part), f"standard deviation of {of}, {logarithm}", "1")
+                f"{name}_{scale.tag}": (
+                    np.sqrt(part),
+                    f"standard deviation of {of}, {modelled}",
+                    scale.cf_unit,
+                )
                 for name, (part, of) in spread.items()
             }
 
@@ -167,9 +190,11 @@ class Prediction:
         """Whether the mean of the value exists if the prediction is of its logarithm."""
         return self.shape.has_power_mean
 
-    def _linear_mean(self, subject: str) -> tuple[Floats, str]:
-        """Return the mean E[10^y] and its long name; a mean that does not exist is NaN."""
-        label = f"mean of the predicted {subject}"
+    def _mean_value(self, quantity: Quantity) -> tuple[Floats, str]:
+        """Return the mean value, such as E[10^y], and its long name; it is NaN if none exists."""
+        label = f"mean of the predicted {quantity.subject}"
+        if not quantity.scale.logarithmic:
+            return self.mean, label
         if self.shape.has_power_mean:
             found = self.power_mean(10.0)
             return np.where(np.isinf(found), np.nan, found), label

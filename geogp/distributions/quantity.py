@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from geogp.value_scales import ValueScale, scale_of
+
 Variable = tuple[NDArray[np.float64], str, str]
 """A variable of a map: its values at n points, its long name, and its unit in CF conventions."""
 
@@ -19,11 +21,10 @@ def class_tags(classes: tuple[str, ...]) -> list[str]:
 class Quantity:
     """The names of a target in files and on maps.
 
-    `suffix`: last part of the names of variables: ``mbps`` or ``ms``.
-    `unit`: unit in texts for people: ``Mbps`` or ``ms``.
+    `suffix`: last part of the names of variables: ``mbps``, ``ms``, ``dbm`` or ``db``.
+    `unit`: unit in texts for people: ``Mbps``, ``ms``, ``dBm`` or ``dB``.
     `cf_unit`: unit in the spelling of the CF conventions (UDUNITS).
-    `subject`: ``download speed``, ``upload speed``, ``latency``, ``number of tests`` or
-        ``tier``.
+    `subject`: ``download speed``, ``latency``, ``RSRP``, ``number of tests``, ``tier`` and others.
     `bound`: the cautious end of the interval: ``upper`` for latency, else ``lower``.
     `counted`: whether the target is a number of tests.
     `classes`: the classes of the target, in increasing order; none for a number.
@@ -38,6 +39,11 @@ class Quantity:
     classes: tuple[str, ...] = ()
 
     @property
+    def scale(self) -> ValueScale:
+        """The scale on which models see the values of an average."""
+        return scale_of(self.unit)
+
+    @property
     def class_tags(self) -> list[str]:
         """The classes as parts of names of variables; see `class_tags`."""
         return class_tags(self.classes)
@@ -49,7 +55,9 @@ class Quantity:
 
     @property
     def kernel_unit(self) -> str:
-        """The unit of the kernel: squared logit of a class, ln of a count, log10 of an average."""
+        """The unit of the kernel: squared logit of a class, ln of a count, log10 or dB."""
         if self.classes:
             return "logit²"
-        return f"({'ln' if self.counted else 'log10'})²"
+        if self.counted:
+            return "(ln)²"
+        return "(log10)²" if self.scale.logarithmic else f"{self.scale.change_unit}²"

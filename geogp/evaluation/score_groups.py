@@ -43,7 +43,7 @@ class GroupReport:
     in `Scores` except n. `coverage_expected` is the coverage that correct predictions would have;
     for counts, it is above the level. `coverage_bounds` are exact binomial 95 % bounds of the
     coverage. `median_factor_95` is the ratio of the upper to the lower bound at the median width,
-    or None for counts. `pit` is the result of `pit_counts`.
+    or None for counts and decibels. `pit` is the result of `pit_counts`.
     """
 
     n: int
@@ -80,24 +80,25 @@ def group_reports(
     scored: pd.DataFrame,
     baseline: Mapping[str, Scores],
     *,
-    counts: bool = False,
+    factors: bool = True,
 ) -> dict[str, GroupReport]:
     """Return the scores of the rows of one split, overall and by stratum.
 
-    `scored` is the result of `split_rows` for `rows`. Raises DataError if a stratum is unknown, or
+    `scored` is the result of `split_rows` for `rows`; with `factors`, the values are log10, so that
+    a width is a factor. Raises DataError if a stratum is unknown, or
     if the baseline has another number of rows.
     """
     quadkey = rows["quadkey"].to_numpy()
     return {
         name: _group_report(
-            scored[chosen], len(pd.unique(quadkey[chosen])), baseline.get(name), counts=counts
+            scored[chosen], len(pd.unique(quadkey[chosen])), baseline.get(name), factors=factors
         )
         for name, chosen in rows_by_group(rows["stratum"], len(rows)).items()
     }
 
 
 def _group_report(
-    scored: pd.DataFrame, tiles: int, baseline: Scores | None, *, counts: bool
+    scored: pd.DataFrame, tiles: int, baseline: Scores | None, *, factors: bool
 ) -> GroupReport:
     scores = mean_scores(scored)
     other = baseline or no_scores(scores.n)
@@ -115,7 +116,7 @@ def _group_report(
             for name in names
         },
         median_width_95=median,
-        median_factor_95=None if counts or median is None else 10.0**median,
+        median_factor_95=10.0**median if factors and median is not None else None,
         reliability=_reliability(scored["pit"].to_numpy()) if scores.n else None,
         pit=pit_counts(scored["pit"].to_numpy()).tolist() if scores.n else None,
     )

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from geogp.arrays import Floats, Mask
 from geogp.errors import DataError
 from geogp.geodata.places.stratum_column import UNKNOWN, names_of
+from geogp.geodata.tiles.targets import find_target
 
 MIN_ROWS = 100
 """Smallest number of rows of a stratum whose coverage has a band.
@@ -44,11 +45,16 @@ SPEED_CLASSES = {
     "download": (5, 7, 35, 100),
     "upload": (1, 3, 10, 30),
     "latency": (30, 50, 75, 100),
+    "rsrp": (-115, -105, -95, -85),
+    "rsrq": (-17, -14, -11),
+    "sinr": (-3, 1, 5, 13),
+    "rssi": (-103, -97, -89),
+    "signal": (-115, -105, -95, -85),
 }
-"""Limits between classes of the predicted median, in Mbps or ms.
+"""Limits between classes of the predicted median, in the unit of the target.
 
 The FCC's National Broadband Map has mobile tiers with download and upload speeds of 5/1, 7/1 and
-35/3 Mbps.
+35/3 Mbps. The classes of signals are those of the bars of Android phones, as in `thresholds`.
 """
 
 _ELSEWHERE = "elsewhere"
@@ -93,8 +99,9 @@ def strata_of(rows: pd.DataFrame, median: Floats, target: str) -> dict[str, list
     if "distance_km" in rows:
         found["distance"] = joined(distance_groups(rows["distance_km"].to_numpy(np.float64)))
     if target in SPEED_CLASSES and "dispersion" not in rows:
-        unit = " ms" if target == "latency" else " Mbps"
-        found["speed"] = joined(ranges(10.0**median, SPEED_CLASSES[target], unit))
+        about = find_target(target)
+        values = about.scale.values(median)
+        found["speed"] = joined(ranges(values, SPEED_CLASSES[target], f" {about.unit}"))
     found["quarter"] = joined(value_groups(rows["quarter"].to_numpy(str)))
     for name in rows.columns:
         if name == "county" or name.startswith(LAYER):

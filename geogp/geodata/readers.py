@@ -17,7 +17,7 @@ from geogp.geodata.tiles.observations import quarter_periods
 from geogp.geodata.tiles.ookla import read_observations
 from geogp.geodata.tiles.quadkeys import format_quadkeys, tile_areas_km2
 from geogp.geodata.tiles.quarters import parse_quarters
-from geogp.geodata.tiles.targets import SERVICES, find_target
+from geogp.geodata.tiles.targets import SERVICES, check_in_tiles, find_target
 
 
 @checked_arguments
@@ -131,7 +131,7 @@ def read_tiles(
     UserWarning
         Quarters are missing or have few rows, or rows with impossible values were left out.
     """
-    find_target(target)
+    check_in_tiles(target)
     place = region if isinstance(region, Region) else read_region(region)
     one_of("service", service, SERVICES)
     ingested = read_observations(

@@ -62,17 +62,18 @@ def build_grid(
 
     Let m and v be the predictive mean and variance of log10 of the value. For a Gaussian
     prediction, median = 10^m, lower and upper = 10^(m ∓ 1.96 sqrt(v)), mean = 10^m exp((ln 10)² v /
-    2), and width_log10 = 2 · 1.96 sqrt(v). Predictions of other shapes have other quantiles and
-    means. A mean is NaN if it does not exist (heavy tails) or is too large for float32. Each
-    threshold adds a variable, such as p_at_least_7_mbps: the probability that the predicted value
-    meets the threshold. Numbers of tests and classes have other variables; see the method
-    `variables` of `CountPrediction` and `ClassPrediction`.
+    2), and width_log10 = 2 · 1.96 sqrt(v). Decibels are not transformed: median = mean = m, and the
+    width is width_db. Predictions of other shapes have other quantiles and means. A mean is NaN if
+    it does not exist (heavy tails) or is too large for float32. Each threshold adds a variable,
+    such as p_at_least_7_mbps: the probability that the predicted value meets the threshold. Numbers
+    of tests and classes have other variables; see the method `variables` of `CountPrediction` and
+    `ClassPrediction`.
 
-    `prediction` is a prediction of log10(Mbps), log10(ms) or the number of tests, depending on
-    `target`, for the n `tiles`. Arrays have shape (n,). `distance_km` is the distance to the
-    nearest measured tile; a flag marks tiles farther than `far_km`. `measured` is the number of
-    tests in all quarters. `stratum` is ``unknown`` outside both strata; if all strata are unknown,
-    the grid has no variable with strata. `settings` become attributes of the grid.
+    `prediction` is a prediction of log10(Mbps), log10(ms), dBm, dB or the number of tests,
+    depending on `target`, for the n `tiles`. Arrays have shape (n,). `distance_km` is the distance
+    to the nearest measured tile; a flag marks tiles farther than `far_km`. `measured` is the number
+    of tests in all quarters. `stratum` is ``unknown`` outside both strata; if all strata are
+    unknown, the grid has no variable with strata. `settings` become attributes of the grid.
 
     The coordinates y and x are centres of tiles in metres, with y descending. Outside the region,
     float32 variables are NaN, flags are 255, and the number of tests is -1. Raises DataError if an

@@ -48,8 +48,8 @@ def scale_of(grid: xr.Dataset, name: str) -> scales.Scale | None:
     if "flag_meanings" in band.attrs:
         names = tuple(str(band.attrs["flag_meanings"]).split())
         make = partial(scales.class_scale, palette=scales.BOUND_PALETTE, names=names)
-    elif unit == "%":
-        make = partial(scales.change_scale)
+    elif unit == "%" or name.startswith("change_db"):
+        make = partial(scales.change_scale_of(unit))
     elif name.startswith("tests"):
         make = partial(scales.count_scale, palette=scales.TESTS_PALETTE)
     elif name.startswith(SHARES):

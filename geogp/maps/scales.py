@@ -1,6 +1,7 @@
 """Colour scales with round numbers, and rasters as small paletted PNG images."""
 
 import io
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import matplotlib as mpl
@@ -11,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
 from geogp.errors import DataError
+from geogp.value_scales import scale_of
 
 LEVELS = 96
 """Number of colours of a scale. More colours would look the same, but make files larger."""
@@ -171,6 +173,25 @@ def change_scale(
     changes += [0.0, *(100 * (factor - 1) for factor in factors_shown)]
     ticks = tuple(float(f"{change:.3g}") for change in changes)
     return Scale(label, palette, ticks[0], ticks[-1], logarithmic=True, ticks=ticks, shift=100)
+
+
+def difference_scale(
+    values: NDArray[np.floating], *, label: str, palette: str = CHANGE_PALETTE
+) -> Scale:
+    """Return a linear scale with 0 in the middle; raise DataError if no value is finite."""
+    reach = max(map(abs, _range_of(values, label)))
+    return _linear(-reach, reach, label, palette)
+
+
+def value_scale(values: NDArray[np.floating], *, label: str, palette: str, unit: str) -> Scale:
+    """Return a scale for values of a unit: logarithmic for a speed, linear for decibels."""
+    make = speed_scale if scale_of(unit).logarithmic else linear_scale
+    return make(values, label=label, palette=palette)
+
+
+def change_scale_of(unit: str) -> Callable[..., Scale]:
+    """Return what makes the scale for changes in a unit: per cent, or decibels."""
+    return change_scale if unit == "%" else difference_scale
 
 
 def class_scale(

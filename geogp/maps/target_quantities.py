@@ -5,12 +5,18 @@ from geogp.distributions.quantity import Quantity
 from geogp.geodata.tiles.targets import TARGETS
 
 _NAMES = {
-    "download": ("Mbit s-1", "download speed", "lower"),
-    "upload": ("Mbit s-1", "upload speed", "lower"),
-    "latency": ("ms", "latency", "upper"),
-    "tests": ("1", "number of tests", "lower"),
-    "tier": ("1", "tier", "lower"),
+    "download": ("Mbit s-1", "download speed"),
+    "upload": ("Mbit s-1", "upload speed"),
+    "latency": ("ms", "latency"),
+    "tests": ("1", "number of tests"),
+    "tier": ("1", "tier"),
+    "signal": ("dBm", "signal strength"),
+    "rsrp": ("dBm", "RSRP"),
+    "rsrq": ("dB", "RSRQ"),
+    "sinr": ("dB", "SINR"),
+    "rssi": ("dBm", "RSSI"),
 }
+"""The CF unit of each target, and what it is called."""
 
 
 def quantity_of(target: str) -> Quantity:
@@ -21,6 +27,7 @@ def quantity_of(target: str) -> Quantity:
         column.suffix,
         column.unit,
         *_NAMES[target],
+        bound="upper" if column.low_is_good else "lower",
         counted=column.counted,
         classes=column.classes,
     )

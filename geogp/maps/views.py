@@ -14,13 +14,14 @@ from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.maps import scales
 from geogp.maps.grid import FLAG_FILL
 from geogp.maps.target_quantities import quantity_of
+from geogp.value_scales import DECIBELS, LOG10, scale_of
 
 FAR, PROVIDER = "far", "provider"
 """Attributes of a median of one provider: the variable with far tiles, and the provider's name."""
 
 MakeScale = Callable[..., scales.Scale]
 
-HOW_FAST = "How fast"
+HOW_FAST, HOW_STRONG = LOG10.question, DECIBELS.question
 HOW_MANY = "How many tests"
 WHICH_CLASS = "Which class"
 HOW_SURE = "How sure"
@@ -30,7 +31,7 @@ WHAT_CHANGED = "What changed"
 HOW_IT_THINKS = "How the model thinks"
 
 QUESTIONS = (
-    *(HOW_FAST, HOW_MANY, WHICH_CLASS),
+    *(HOW_FAST, HOW_STRONG, HOW_MANY, WHICH_CLASS),
     *(HOW_SURE, WHO_IS_SERVED, WHERE_MEASURED, WHAT_CHANGED, HOW_IT_THINKS),
 )
 """All questions, in the order of the page."""
@@ -88,7 +89,7 @@ def provider_views(grid: xr.Dataset, median: View) -> tuple[View, ...]:
     values = np.stack([grid[name].values for name in names]) if names else np.zeros(0)
 
     def common(_: NDArray[np.float64], **words: str) -> scales.Scale:
-        return scales.speed_scale(values, **words)
+        return median.make_scale(values, **words)
 
     return tuple(
         replace(
@@ -141,7 +142,8 @@ def _speed_views(quantity: Quantity) -> tuple[View, ...]:
     """
     subject, unit, end, bound = quantity.subject, quantity.unit, quantity.suffix, quantity.bound
     side = "above" if bound == "lower" else "below"
-    fast = partial(View, make_scale=scales.speed_scale, unit=unit, question=HOW_FAST)
+    make_scale = partial(scales.value_scale, unit=unit)
+    fast = partial(View, make_scale=make_scale, unit=unit, question=quantity.scale.question)
     return (
         fast(
             "median",
@@ -157,8 +159,7 @@ def _speed_views(quantity: Quantity) -> tuple[View, ...]:
             f"Mean {subject}",
             f"mean {subject}, {unit}",
             scales.SPEED_PALETTE,
-            hint="The average of {predicted}; a few high values make the average larger than the "
-            "median.",
+            hint=_MEANS[quantity.scale],
         ),
         fast(
             "bound",
@@ -170,16 +171,33 @@ def _speed_views(quantity: Quantity) -> tuple[View, ...]:
         ),
         View(
             "width",
-            "width_log10",
+            f"width_{quantity.scale.tag}",
             f"Uncertainty of {subject}",
-            f"width of the 95 % interval, log10 {unit} (1 = tenfold)",
+            width_label(unit),
             scales.WIDTH_PALETTE,
             scales.linear_scale,
-            "log10 of the ratio of upper to lower bound; 1 means a ratio of 10.",
-            f"log10 {unit}",
+            _WIDTHS[quantity.scale],
+            quantity.scale.unit(unit),
             HOW_SURE,
         ),
     )
+
+
+_MEANS = {
+    LOG10: "The average of {predicted}; a few high values make the average larger than the median.",
+    DECIBELS: "The average of {predicted}, of their decibels.",
+}
+_WIDTHS = {
+    LOG10: "log10 of the ratio of upper to lower bound; 1 means a ratio of 10.",
+    DECIBELS: "The upper minus the lower bound.",
+}
+
+
+def width_label(unit: str) -> str:
+    """Return the text of the legend of widths of intervals, of values in a unit."""
+    scale = scale_of(unit)
+    end = " (1 = tenfold)" if scale.logarithmic else ""
+    return f"width of the 95 % interval, {scale.unit(unit)}{end}"
 
 
 def _count_views(zoom: int) -> tuple[View, ...]:

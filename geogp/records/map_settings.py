@@ -32,7 +32,7 @@ from geogp.geodata.points.point_options import PointOptions, PointSource
 from geogp.geodata.store.addresses import PUBLIC_SOURCE, absolute_place
 from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
-from geogp.geodata.tiles.targets import SERVICES, TARGETS
+from geogp.geodata.tiles.targets import SERVICES, TARGETS, not_in_tiles
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
 from geogp.models.names import MODELS, find_model, list_models
 from geogp.models.options import DOUBLE, NOISES, PRECISIONS
@@ -137,7 +137,8 @@ class DataSettings(PointOptions):
     technology: str | None = setting("Map only the tests with this technology in --points.")
     service: str = setting("Service: mobile or fixed.", default="mobile", choices=SERVICES)
     target: str = setting(
-        "What to map: download, upload, latency, tests or tier (of download and upload).",
+        "What to map: download, upload, latency, tests or tier (of download and upload); of "
+        "--points also signal, or one kind of it: rsrp, rsrq, sinr or rssi.",
         default="download",
         choices=TARGETS,
     )
@@ -287,8 +288,9 @@ class ViewSettings:
     )
     at: str | None = setting("Quarter of the map. Default: the latest quarter with data.")
     threshold: tuple[float, ...] | None = setting(
-        "Map the probability that a tile reaches this speed in Mbps, or this latency in ms. "
-        "Default: download 5, 7, 35; upload 1, 3; latency 50, 100."
+        "Map the probability that a tile reaches this speed in Mbps, this latency in ms, or this "
+        "signal in dBm or dB. Default: download 5, 7, 35; upload 1, 3; latency 50, 100; rsrp -115, "
+        "-105, -95; rsrq -17, -14, -11; sinr 1, 5, 13; rssi -103, -97, -89."
     )
     zoom: int = setting(
         "Zoom level of the map's tiles.", default=ZOOM, noun="a zoom", least=1, most=ZOOM
@@ -473,6 +475,22 @@ _WHAT_COUNTS_AND_CLASSES_ARE = {
 
 RULES = (
     Rule(
+        ("target", "points"),
+        lambda request: request.points is None and not TARGETS[request.target].in_tiles,
+        lambda request: not_in_tiles(request.target),
+    ),
+    Rule(
+        ("target", "covariates"),
+        lambda request: (
+            not TARGETS[request.target].in_tiles and not {*request.covariates}.isdisjoint(SERVICES)
+        ),
+        lambda request: (
+            f"--covariates {next(name for name in request.covariates if name in SERVICES)} is "
+            f"Ookla's tiles of this service, which have no --target {request.target}. Leave it "
+            "out, or choose a file."
+        ),
+    ),
+    Rule(
         ("target", "model"),
         lambda request: find_model(request.model).kind != request.kind,
         _model_needed,
@@ -493,7 +511,8 @@ RULES = (
         ("by_provider", "target", "model"),
         lambda request: request.by_provider and not find_model(request.model).has_tiles,
         lambda request: (
-            f"--by-provider is for the model {DEFAULT_MODEL}, and for a speed or a latency, "
+            f"--by-provider is for the model {DEFAULT_MODEL}, and for a speed, a latency or a "
+            f"signal, "
             f"found --target {request.target} and --model {request.model}. Leave --by-provider out."
         ),
     ),
@@ -534,7 +553,8 @@ RULES = (
         ("conformal",),
         lambda request: request.calibrated and request.kind != AVERAGE,
         lambda request: (
-            f"--conformal {request.conformal} repairs intervals of a speed or a latency, not "
+            f"--conformal {request.conformal} repairs intervals of a speed, a latency or a signal, "
+            f"not "
             f"{_WHAT_COUNTS_AND_CLASSES_ARE[request.kind][1]}. Leave --conformal out."
         ),
     ),

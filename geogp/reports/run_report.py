@@ -43,7 +43,7 @@ from geogp.reports.rendering import (
 from geogp.reports.report_facts import ReportFacts, far_from_data, report_facts
 from geogp.reports.report_figures import areas_figure, split_figures, thresholds_figure
 from geogp.reports.split_report import SplitReport, split_report
-from geogp.reports.words import UNITS
+from geogp.reports.words import units_of
 
 LIMITS = {
     "rows": MIN_ROWS,
@@ -101,7 +101,7 @@ def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
         name: split_report(name, predictions[predictions["split"] == name], run)
         for name in split_names(predictions)
     }
-    unit, plain_unit = UNITS[run.target]
+    unit, plain_unit = units_of(run.target)
     by_split = predictions.groupby("split", sort=False)
     main = next(iter(splits.values()))
     areas: dict[str, dict[str, Any]] = to_builtins(given(run.areas_check, {}))

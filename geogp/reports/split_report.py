@@ -26,6 +26,7 @@ from geogp.evaluation.simultaneous_coverage import (
 from geogp.evaluation.strata import Stratum, strata_of
 from geogp.evaluation.threshold_reliability import ExceedanceReport, exceedance_reports
 from geogp.geodata.places.stratum_column import ALL
+from geogp.geodata.tiles.targets import find_target
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
 from geogp.records.repair_records import CalibrationRecord
 from geogp.records.run_record import RunDrawing, RunRecord, given
@@ -145,7 +146,8 @@ def split_report(name: str, rows: pd.DataFrame, run: RunRecord) -> SplitReport:
     """
     scored = split_rows(rows)
     baseline = given(run.baseline, {}).get(name, {})
-    groups = group_reports(rows, scored, baseline, counts=counted(rows))
+    factors = not counted(rows) and find_target(run.target).scale.logarithmic
+    groups = group_reports(rows, scored, baseline, factors=factors)
     entries = given(run.folds, {}).get(name, [])
     calibration = given(run.calibration, CalibrationRecord())
     first, second = (group.median_width_95 for group in groups.values() if group is not groups[ALL])

@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+from geogp.geodata.tiles.targets import find_target
+
 MISSING = "\N{EN DASH}"
 """Text in place of a missing number."""
 
@@ -10,13 +12,18 @@ DEFAULT_ATTRIBUTION = (
     "Speedtest by Ookla Global Fixed and Mobile Network Performance Maps, CC BY-NC-SA 4.0"
 )
 
-UNITS = {
-    "download": ("log10 Mbps", "Mbps"),
-    "upload": ("log10 Mbps", "Mbps"),
-    "latency": ("log10 ms", "ms"),
-    "tests": ("tests per tile and quarter", ""),
-}
-"""The unit of the modelled values for each target, and the unit without log10 (or empty)."""
+
+def units_of(target: str) -> tuple[str, str]:
+    """Return the unit of a number's modelled values, and the unit without log10 (or empty).
+
+    Both are empty for a class.
+    """
+    about = find_target(target)
+    if about.classes:
+        return "", ""
+    if about.counted:
+        return "tests per tile and quarter", ""
+    return about.scale.unit(about.unit), about.unit if about.scale.logarithmic else ""
 
 
 def number(value: float | None, digits: int = 3) -> str:

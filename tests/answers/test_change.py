@@ -15,7 +15,6 @@ from scipy import sparse, stats
 from geogp.answers import change as level_changes
 from geogp.answers.change import (
     WRONG_SHARE,
-    as_percent,
     describe_changes,
     tile_changes,
     unchanged_scores,
@@ -28,6 +27,7 @@ from geogp.answers.tile_areas import TileAreas, tile_areas
 from geogp.distributions.quantity import Quantity
 from geogp.errors import RequestError
 from geogp.maps.target_quantities import quantity_of
+from geogp.value_scales import LOG10
 
 SPEED: Quantity = quantity_of("download")
 
@@ -83,7 +83,6 @@ def test_the_change_of_a_tile_comes_from_joint_draws():
     np.testing.assert_allclose(found.mean, [0.2, 0.2, 0.0, -0.1])
     np.testing.assert_allclose(found.sd, np.sqrt(0.014), rtol=0.02)
     np.testing.assert_allclose(found.rose[2], 0.5)
-    np.testing.assert_allclose(found.percent[0], 100 * (10**0.2 - 1))
 
 
 def test_rates_are_those_of_the_step_up_procedure():
@@ -139,8 +138,7 @@ def test_scores_are_standard_normal_for_an_area_that_did_not_change():
     world, areas = Prior(), THIRDS
     a = sparse.vstack([-areas.means(6), areas.means(6)]).toarray()
     sd = np.sqrt(np.einsum("nk,nm,mk->k", a, world.posterior, a))
-    columns = {"change_log10": np.ones(2), "change_sd_log10": sd}
-    scale = 1 / unchanged_scores(world, areas, columns)
+    scale = 1 / unchanged_scores(world, areas, (np.ones(2), sd))
     for k, weights in enumerate(a.T):
         # The level given that the change of the area is 0, then its measurements and the estimate.
         cross = world.K @ weights
@@ -156,25 +154,22 @@ def test_a_sample_of_the_tiles_gives_nearly_the_same_scores(copy, monkeypatch):
     areas = tile_areas(opened, "stratum")
     columns = describe_changes(level, areas, SPEED, None)
     monkeypatch.setattr(level_changes, "SAMPLED", 10_000)
-    exact = unchanged_scores(level, areas, columns)
+    change, sd = estimates = columns["change_log10"], columns["change_sd_log10"]
+    exact = unchanged_scores(level, areas, estimates)
     tiles = np.arange(len(level))
     weights = areas.means(len(level) // 2).toarray()
     a = np.concatenate([-weights, weights])
     prior = np.einsum("nk,nm,mk->k", a, level.prior_covariance(tiles), a)
-    sd = columns["change_sd_log10"]
-    np.testing.assert_allclose(
-        exact, columns["change_log10"] / sd / np.sqrt(1 - sd**2 / prior), rtol=1e-6
-    )
+    np.testing.assert_allclose(exact, change / sd / np.sqrt(1 - sd**2 / prior), rtol=1e-6)
     monkeypatch.setattr(level_changes, "SAMPLED", 40)
-    np.testing.assert_allclose(unchanged_scores(level, areas, columns), exact, rtol=0.1)
+    np.testing.assert_allclose(unchanged_scores(level, areas, estimates), exact, rtol=0.1)
 
 
 def test_an_area_about_which_nothing_is_known_has_no_direction():
     world, areas = Prior(), THIRDS
     a = sparse.vstack([-areas.means(6), areas.means(6)]).toarray()
     sd = np.sqrt(np.einsum("nk,nm,mk->k", a, world.K, a))
-    columns = {"change_log10": np.full(2, 1e-9), "change_sd_log10": sd}
-    assert (unchanged_scores(world, areas, columns) == 0).all()
+    assert (unchanged_scores(world, areas, (np.full(2, 1e-9), sd)) == 0).all()
 
 
 @pytest.fixture(scope="module")
@@ -236,7 +231,7 @@ def test_the_files_hold_tables_and_rasters(result, copy):
     z = np.log10(1 + percent / 100) / sd
     np.testing.assert_allclose(stats.norm.cdf(z[near]), rose[near], atol=1e-4)
     mean = np.nanmean(np.log10(1 + percent.astype(float) / 100))
-    assert as_percent(mean) == pytest.approx(result.table["change_percent"][0], rel=1e-3)
+    assert LOG10.changes(mean) == pytest.approx(result.table["change_percent"][0], rel=1e-3)
 
 
 def test_what_is_far_from_data_gets_no_direction(copy, monkeypatch):
@@ -272,7 +267,7 @@ class TestCommand:
     def test_the_first_line_says_what_is_told(self, geogp, copy):
         code, out, _ = geogp("change", copy.path, "--from", "2023Q3", "--by", "stratum")
         assert code == 0
-        assert out.startswith("These values are changes of the level: the speed to expect, without")
+        assert out.startswith("These values are changes of the level: the value to expect, without")
         assert "change_stratum_download_2023Q3_2023Q4.csv" in out
 
     def test_json_is_all_there_is(self, geogp, copy, result):
@@ -296,7 +291,9 @@ class TestRefusals:
             make_answer(ChangeRequest(copy.path, by="stratum", **changes))
 
     def test_values_out_of_range(self, tmp_path):
-        with pytest.raises(RequestError, match="expected --at-least above 0 %, at most 100,000"):
+        with pytest.raises(
+            RequestError, match="expected --at-least above 0 % or dB, at most 100,000"
+        ):
             ChangeRequest(tmp_path, start="2023Q3", at_least=-3)
 
     def test_a_model_of_places_alone(self, made_run):

@@ -36,6 +36,19 @@ class Known:
         return np.diag(dense.T @ self.covariance @ dense)
 
 
+def test_signals_differ_by_decibels_and_are_stronger():
+    level, quantity = Known(), quantity_of("rsrp")
+    columns = compared(level, AREAS, quantity, NAMES)[("A", "B")]
+    weights = np.zeros(3 * TILES)
+    weights[:2], weights[TILES : TILES + 2] = 0.5, -0.5  # the west of A, less that of B
+    mean, sd = weights @ level.mean, np.sqrt(weights @ level.covariance @ weights)
+    assert columns["level_dbm"][0] == pytest.approx(level.mean[:2].mean())
+    assert columns["difference_db"][0] == pytest.approx(mean)
+    assert columns["difference_upper_db"][0] == pytest.approx(mean + 1.959964 * sd)
+    assert columns["probability_stronger"][0] == pytest.approx(ndtr(mean / sd))
+    assert not [name for name in columns if "log10" in name or "percent" in name]
+
+
 @pytest.mark.parametrize(("target", "sign"), [("download", 1), ("latency", -1)])
 def test_each_pair_has_the_moments_of_its_difference(target, sign):
     level, quantity = Known(), quantity_of(target)

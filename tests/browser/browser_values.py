@@ -4,6 +4,7 @@ import numpy as np
 
 from geogp.maps.page.packing import unpack
 from geogp.maps.page.page_quantiles import past_quantiles, probabilities, unpack_quantiles
+from geogp.value_scales import scale_of
 
 LEVELS = 96
 
@@ -54,7 +55,10 @@ def probability(data, quarter, threshold):
     inside = np.isfinite(found[0])
     result = np.full(inside.shape, np.nan)
     result[inside] = probabilities(
-        found[:, inside], data["levels"], [threshold], at_most=data["threshold"]["at_most"]
+        found[:, inside],
+        data["levels"],
+        [scale_of(data["unit"]).modelled(threshold)],
+        at_most=data["threshold"]["at_most"],
     )[0]
     return result
 
@@ -65,16 +69,16 @@ def layer_of(data, name):
 
 def values_of(data, name, quarter, threshold=None):
     """Return the values that a layer shows, (h, w); NaN outside the region."""
-    source = layer_of(data, name)["source"]
+    source, scale = layer_of(data, name)["source"], scale_of(data["unit"])
     if "quantile" in source:
-        return 10 ** quantile(data, quarter, source["quantile"])
+        return scale.values(quantile(data, quarter, source["quantile"]))
     if "width" in source:
         low, high = (quantile(data, quarter, level) for level in source["width"])
         return high - low
     if "probability" in source:
         return probability(data, quarter, threshold)
     if "change" in source:
-        return 100 * (10 ** (quantile(data, quarter, 0.5) - quantile(data, 0, 0.5)) - 1)
+        return scale.changes(quantile(data, quarter, 0.5) - quantile(data, 0, 0.5))
     if "slice" in source:
         return unpack(data["slices"][source["slice"]])
     held = unpack(data["arrays"][source["array"]])

@@ -6,7 +6,7 @@ import geopandas as gpd
 import numpy as np
 import pandas as pd
 import pytest
-from browser_pages import HOSTILE, make_counts, make_tiers
+from browser_pages import HOSTILE, make_counts, make_page, make_tiers
 from browser_values import place_of, probability, quantile
 from shapely.geometry import box
 
@@ -52,6 +52,18 @@ def test_the_table_has_the_values_of_every_tile(visit, made, tmp_path, quarter):
     expected = counties[unpack(data["arrays"]["county"])[inside].astype(int)]
     assert table["county"].tolist() == expected.tolist()
     assert set(table["stratum"]) == {"urban", "rural"}
+
+
+def test_the_table_of_a_signal_has_decibels(visit, tmp_path):
+    made = make_page(target="sinr")
+    seen, data = visit(made.page), made.data
+    table = pd.read_csv(downloaded(seen, tmp_path, "csv"), skiprows=1)
+    inside = np.isfinite(unpack(data["arrays"]["far"]))
+    for name, level in (("lower", 0.025), ("median", 0.5), ("upper", 0.975)):
+        expected = quantile(data, data["shown"], level)[inside]
+        np.testing.assert_allclose(table[f"{name}_db"], expected, atol=6e-3)
+    met = probability(data, data["shown"], 5)[inside]
+    np.testing.assert_allclose(table["p_at_least_5_db"], met, rtol=6e-4, atol=1e-9)
 
 
 def test_the_squares_in_view_are_those_of_the_tiles(visit, made, tmp_path):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from browser_pages import make_page
 from browser_values import assert_coloured, cells, layer_of, pixels, place_of, values_of
 
 from geogp.geodata.places.region import Tiles
@@ -30,8 +31,24 @@ def layers(made):
 
 
 def test_each_layer_has_the_colours_of_its_values(visit, made, layers):
-    seen, data = visit(made.page), made.data
     assert {"level", "width", "bound", "probability", "tests", "slice-0"} <= set(layers)
+    check_layers(visit(made.page), made.data, layers)
+
+
+def test_decibels_are_shown_as_they_are(visit):
+    made = make_page(target="sinr")
+    layers = ["level", "width", "bound", "probability", "change"]
+    seen = visit(made.page)
+    check_layers(seen, made.data, layers)
+    words = seen.inner_text("body")
+    assert "How strong" in words
+    assert "at least 5 dB" in words
+    assert "Mbps" not in words
+    assert "How fast" not in words
+
+
+def check_layers(seen, data, layers):
+    """Check colours, ticks and words of the layers of a page."""
     for name in layers:
         if name == "slice-0":
             seen.click("text=How the model thinks")
@@ -49,7 +66,7 @@ def test_each_layer_has_the_colours_of_its_values(visit, made, layers):
             for t in seen.locator("#geogp-legend .geogp-ticks span").all_inner_texts()
         ]
         np.testing.assert_allclose(shown, ticks, rtol=1e-6)
-        words = f"at least {threshold:g} Mbps" if name == "probability" else ""
+        words = f"at least {threshold:g} {data['unit']}" if name == "probability" else ""
         assert words in legend
 
 

@@ -56,7 +56,11 @@ def test_quarters_that_are_missing_are_a_warning(small, region):
 
 @pytest.mark.parametrize(
     ("arguments", "match"),
-    [({"target": "jitter"}, "unknown target"), ({"quarters": "2023Q5"}, "quarter")],
+    [
+        ({"target": "jitter"}, "unknown target"),
+        ({"target": "rsrp"}, "Ookla's tiles have no rsrp: --target rsrp maps a file of your own"),
+        ({"quarters": "2023Q5"}, "quarter"),
+    ],
 )
 def test_what_is_refused(small, region, arguments, match):
     with pytest.raises(RequestError, match=match):

@@ -8,6 +8,7 @@ from geogp.answers.requests import AreasRequest, ExceedanceRequest, NextRequest
 from geogp.choices import settings_of
 from geogp.commands.batch.batch_plan import Execution
 from geogp.errors import RequestError
+from geogp.geodata.tiles.targets import TARGETS
 from geogp.models.presets import PRESETS
 from geogp.records.map_settings import RULES, MapSettings
 
@@ -152,6 +153,14 @@ def test_numbers_out_of_range_are_refused_by_a_batch():
 
 EXAMPLES = [
     ({"target": "tests", "model": "field"}, r"needs a model for numbers of tests, found --model"),
+    (
+        {"target": "signal"},
+        r"^Ookla's tiles have no signal: .* with --points, or map download, .*, tests, tier\.$",
+    ),
+    (
+        {"target": "rsrp", "points": "a.csv", "covariates": ("fixed",)},
+        r"--covariates fixed is Ookla's tiles of this service, which have no --target rsrp",
+    ),
     ({"target": "tier", "tests": 3}, r"predicts the tier of a measured tile; --for, --tests"),
     (
         {"by_provider": True, "points": "a.csv", "model": "vbll"},
@@ -191,7 +200,10 @@ def test_settings_that_exclude_each_other_are_refused(changes, message):
 
 def unchecked(**changes):
     """Return settings that break rules."""
-    request = MapSettings("PR", target=changes.get("target", "download"))
+    target = changes.get("target", "download")
+    in_tiles = TARGETS[target].in_tiles
+    request = MapSettings("PR", target=target, points=None if in_tiles else "a.csv")
+    object.__setattr__(request, "points", None)
     for name, value in changes.items():
         object.__setattr__(request, name, value)
     return request

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,19 +14,22 @@ from geogp.geodata.points.cell_times import FIRST_YEAR, is_clock, read_times
 from geogp.geodata.points.point_options import PointOptions
 from geogp.geodata.points.roles import (
     AMBIGUOUS,
+    DECIBELS,
     KBPS,
     MS,
     SPEEDS,
+    UnitText,
     known_export,
     latency_unit,
     plain,
     role_of,
+    signal_unit,
     speed_unit,
 )
 from geogp.geodata.points.tables import PointTable, RowReview
 from geogp.geodata.tiles.plausibility import LIMITS
 from geogp.geodata.tiles.quarters import quarter_index
-from geogp.geodata.tiles.targets import find_target
+from geogp.geodata.tiles.targets import SIGNALS, find_target
 
 Floats = NDArray[np.float64]
 
@@ -37,6 +41,23 @@ MANY_TIMES, FEW, SHARE = 300, 5, 0.001
 
 DAY_AS_DIGITS = 240_000
 """Numbers below this are no dates: seconds of a day, or hours, minutes and seconds as digits."""
+
+USUAL_DECIBELS = (-120.0, 30.0)
+"""Between these limits lies the median of usual signals in dBm or dB."""
+
+
+class _Kind(NamedTuple):
+    """How values of a kind are read: factors of units, the usual range, and the unit in a text."""
+
+    scales: dict[str, float]
+    usual: tuple[float, float]
+    unit_in: Callable[[str], UnitText]
+
+
+_SPEED = _Kind(KBPS, USUAL_KBPS, speed_unit)
+_LATENCY = _Kind(MS, USUAL_MS, latency_unit)
+_SIGNAL = _Kind(DECIBELS, USUAL_DECIBELS, signal_unit)
+_UNKNOWN_SIGNAL = _Kind({"dBm": 1.0}, USUAL_DECIBELS, signal_unit)
 
 STATED, OPTION, CELLS, ROW = "the column's name", "--units", "the cells", "the row of units"
 """Where a unit may be read from, besides the header of a known export."""
@@ -117,23 +138,30 @@ def read_quarters(
     return times.quarter, times.seconds
 
 
+def _kind_of(target: str) -> _Kind:
+    if target in SPEEDS:
+        return _SPEED
+    *kinds, unknown = SIGNALS
+    return _SIGNAL if target in kinds else _UNKNOWN_SIGNAL if target == unknown else _LATENCY
+
+
 def read_target(
     review: RowReview, name: str, options: PointOptions, target: str, service: str
 ) -> tuple[Floats, tuple[str, str]]:
-    """Return the values of a target in kbps or ms, (n,), with their unit and where it is from.
+    """Return the values of a target in kbps, ms, dBm or dB, (n,), with their unit and its origin.
 
     Values are NaN in missing cells, and in bad cells, which are marked. Raises DataError if the
     unit is unknown.
     """
-    scales = KBPS if target in SPEEDS else MS
+    kind = _kind_of(target)
     limit = LIMITS[service][find_target(target).columns[0]]
-    scale = scales.get(_stated(review.table, name, options, target)[0] or "", 1.0)
-    low, high = USUAL_KBPS if target in SPEEDS else USUAL_MS
+    scale = kind.scales.get(_stated(review.table, name, options, target)[0] or "", 1.0)
+    low, high = kind.usual
     found = read_cells(
         review,
         name,
         options,
-        plausible=lambda values: not np.any(values * scale > limit.most),
+        plausible=lambda values: limit.holds(values * scale),
         usual=lambda values: bool(low <= np.nanmedian(values) * scale <= high),
     )
     if found.question:
@@ -204,8 +232,7 @@ def _stated(
 
     Raises DataError if the name and the row of units contradict each other.
     """
-    speed = target in SPEEDS
-    find = speed_unit if speed else latency_unit
+    speed, find = target in SPEEDS, _kind_of(target).unit_in
     row, own = find(f" {table.units.get(name, '')}").unit, find(name).unit
     if speed and options.units is not None:
         other = own if own not in {None, AMBIGUOUS, options.units} else None
@@ -224,7 +251,7 @@ def _stated(
         and plain(name) in export.columns[target].names
     ):
         return export.columns[target].unit, f"the header: {export.name}"
-    return (None, "") if speed else ("ms", "assumed")
+    return (None, "") if speed else (find_target(target).unit, "assumed")
 
 
 def _factors(
@@ -233,8 +260,7 @@ def _factors(
     """Return the factor of each value to kbps or ms, (n,), and the unit with its origin."""
     table = review.table
     unit, origin = _stated(table, name, options, target)
-    scales = KBPS if target in SPEEDS else MS
-    find = speed_unit if target in SPEEDS else latency_unit
+    scales, find = _kind_of(target).scales, _kind_of(target).unit_in
     own = {text: find(f" {text}") for text in dict.fromkeys(cells.tolist()) if text}
     odd = [text for text, found in own.items() if found.unit not in scales or found.name.strip()]
     if odd:
@@ -258,6 +284,12 @@ def _factors(
             f"one of {named(KBPS)}, or add the unit to the name, as in {shown(name)}_mbps. (The "
             "command-line client of Speedtest writes B/s.)"
         )
+    if unit not in scales:
+        raise DataError(
+            f"the column {shown(name)} of {table.path} has the unit {unit}, but the target "
+            f"{target} is in {named(scales)}. Say what the column holds, as in --target sinr "
+            f"--columns sinr={name}; the kinds are {named(SIGNALS)}."
+        )
     factor = np.full(len(table), scales[unit])
     for text, one in known.items():
         factor[cells == text] = scales[one]
@@ -268,14 +300,13 @@ def _factors(
 def _mark_impossible(
     review: RowReview, values: Floats, name: str, *, target: str, service: str, unit: str
 ) -> None:
-    """Mark values below 0 or above the limit; ask if the values seem to have two units."""
+    """Mark values below or above the limits; ask if the values seem to have two units."""
     limit = LIMITS[service][find_target(target).columns[0]]
-    negative, beyond = values < 0, values > limit.most
-    review.mark(negative, f"{target} below 0")
-    review.mark(
-        beyond,
-        f"{target} above {limit.most:,} {limit.unit} ({limit.source}); is the unit right ({unit})?",
-    )
+    least = limit.least or 0
+    beyond, right = values > limit.most, f"is the unit right ({unit})?"
+    below = f" {limit.named(least)}; {right}" if limit.least is not None else " 0"
+    review.mark(values < least, f"{target} below{below}")
+    review.mark(beyond, f"{target} above {limit.named(limit.most)}; {right}")
     known = values[values > 0]
     many = values > MANY_TIMES * np.median(known) if len(known) else beyond
     if not beyond.any() and target in SPEEDS and many.sum() > max(FEW, SHARE * len(values)):

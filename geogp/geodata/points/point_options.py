@@ -56,8 +56,8 @@ class TableOptions:
 
     columns: tuple[str, ...] = setting(
         "Columns of the file: latitude=NAME,time=NAME and so on, for latitude, longitude, time, "
-        "date, download, upload, latency, provider, technology, session (a drive). Default: usual "
-        "names, and drives from gaps in time.",
+        "date, download, upload, latency, rsrp, rsrq, sinr, rssi, signal, provider, technology, "
+        "session (a drive). Default: usual names, and drives from gaps in time.",
         default=(),
     )
     delimiter: str | None = setting(

@@ -32,13 +32,13 @@ from geogp.geodata.points.checks import (
 )
 from geogp.geodata.points.drives import drives_of
 from geogp.geodata.points.measured_cells import read_quarters, read_target, with_dates
-from geogp.geodata.points.point_options import PointSource
-from geogp.geodata.points.roles import SPEEDS, plain, role_of
+from geogp.geodata.points.point_options import PointSource, named_columns
+from geogp.geodata.points.roles import SPEEDS, plain, role_of, signal_in
 from geogp.geodata.points.tables import PointTable, RowReview, read_point_table
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.ookla import Ingested, InputFile, gap_warnings, gather
 from geogp.geodata.tiles.quarters import QuarterRequest, quarter_label
-from geogp.geodata.tiles.targets import find_target
+from geogp.geodata.tiles.targets import SIGNALS, find_target
 from geogp.geodata.tiles.tile_rows import TileRows
 
 Floats = NDArray[np.float64]
@@ -62,12 +62,13 @@ CELLULAR = ("cell", "mobile")
 class PointTests:
     """The n tests of a file that have a value of the target: places, quarters and values.
 
-    `value` is in the unit of Ookla's columns (kbps or ms), and 1 for the target ``tests``. `rows`
-    is the number of rows in the file. `columns` are the names of the columns that geogp knows.
-    `provider` are names, (n,), or None if all providers are pooled. `notes` are pairs of a subject
-    and what was understood of it; `units` has the unit of a column, and where it was read from.
-    `counts` has the number of left-out rows for each reason, and `left_out` the rows themselves.
-    `drive` are names of drives, (n,), if the tests are a log of drives.
+    `value` is in the unit of Ookla's columns (kbps or ms) or in dBm or dB, and 1 for the target
+    ``tests``. A `target` ``signal`` has become the kind of signal in the file. `rows` is the number
+    of rows in the file. `columns` are the names of the columns that geogp knows. `provider` are
+    names, (n,), or None if all providers are pooled. `notes` are pairs of a subject and what was
+    understood of it; `units` has the unit of a column, and where it was read from. `counts` has the
+    number of left-out rows for each reason, and `left_out` the rows themselves. `drive` are names
+    of drives, (n,), if the tests are a log of drives.
     """
 
     path: Path
@@ -233,6 +234,8 @@ def read_point_tests(
         raise RequestError(f"a map of {target} needs tiles; --points has no such target.")
     path, options = Path(source.file), source.options
     table = read_point_table(path, options)
+    if target == SIGNALS[-1]:
+        target = signal_in(table.names, named_columns(options.columns), str(path))
     columns = with_dates(table, options, _needed(source, target))
     review = RowReview.of(table)
     review.mark(_other_service(table, columns, service), f"not {service}", apart=True)
@@ -338,8 +341,12 @@ def _doubts(
     value: Floats,
     target: str,
 ) -> list[str]:
-    """Return warnings about values in kbps or ms that are very low, or unlike those near."""
-    if find_target(target).counted:
+    """Return warnings about values in kbps or ms that are very low, or unlike those near.
+
+    Decibels have no such ratios, and their limits are narrow.
+    """
+    about = find_target(target)
+    if about.counted or not about.scale.logarithmic:
         return []
     warnings, name, (longitude, latitude) = [], table.path.name, places
     median = float(np.median(value[kept])) / 1000

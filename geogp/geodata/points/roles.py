@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from geogp.errors import DataError, RequestError, named, quoted, shown
+from geogp.geodata.tiles.targets import SIGNALS
 
 USUAL: dict[str, tuple[str, ...]] = {
     "latitude": (
@@ -32,6 +33,17 @@ USUAL: dict[str, tuple[str, ...]] = {
         *("uploadthroughput", "meanuploadspeed", "averageuploadspeed"),
     ),
     "latency": ("latency", "ping", "rtt", "avglat", "minrtt", "aminrtt", "latencia"),
+    "rsrp": (
+        *("rsrp", "ssrsrp", "nrrsrp", "nrssrsrp", "ltersrp", "servingrsrp", "rsrpserving"),
+        "referencesignalreceivedpower",
+    ),
+    "rsrq": ("rsrq", "ssrsrq", "nrrsrq", "nrssrsrq", "ltersrq", "servingrsrq", "rsrqserving"),
+    "sinr": ("sinr", "sssinr", "nrsinr", "nrsssinr", "ltesinr", "snr", "rssnr", "ltesnr"),
+    "rssi": ("rssi", "lterssi", "gsmrssi", "rxlev", "rxlevel"),
+    "signal": (
+        *("signal", "signalstrength", "signallevel", "signalpower", "receivedpower"),
+        *("senal", "intensidaddesenal"),
+    ),
     "provider": (
         *("provider", "operator", "carrier", "isp", "mno", "network", "operador", "proveedor"),
         *("operatorname", "clientnetworkasname", "clientasname"),
@@ -59,6 +71,9 @@ OTHER_PLACES = frozenset(
 """Words in nested names of places that are not those of tests."""
 
 SPEEDS = ("download", "upload")
+
+DECIBELS = {"dBm": 1.0, "dB": 1.0}
+"""The units of signals: the name of a signal says what the decibels refer to."""
 
 _OTHER_SPEED = {"download": "upload", "upload": "download"}
 
@@ -101,6 +116,9 @@ _TIME = re.compile(
 )
 
 
+_DECIBEL = re.compile(r"[\s_.(\[]*(?P<unit>dbm|db)[\s)\]]*$", re.IGNORECASE)
+
+
 class KnownColumn(NamedTuple):
     """A column of a known export: names, the best first, and its unit."""
 
@@ -129,6 +147,8 @@ EXPORTS = (
             "download": KnownColumn(("testdownlink", "dlbitrate"), "kbps"),
             "upload": KnownColumn(("testuplink", "ulbitrate"), "kbps"),
             "latency": KnownColumn(("pingavg",), "ms"),
+            # RSRP in LTE and NR, RSCP in UMTS, RxLev in GSM.
+            "signal": KnownColumn(("level",), "dBm"),
         },
     ),
     KnownExport(
@@ -185,6 +205,8 @@ def _is_usual(role: str, name: str) -> bool:
         text = speed_unit(name).name
     elif role == "latency":
         text = latency_unit(name).name
+    elif role in SIGNALS:
+        text = signal_unit(name).name
     elif role in {"time", "date"}:
         text = re.sub(r"[\s_.(\[]*(utc|gmt|local)[\s)\]]*$", "", name, flags=re.IGNORECASE)
     elif role in {"latitude", "longitude"}:
@@ -202,6 +224,11 @@ def _nested(names: Sequence[str], role: str) -> list[str]:
         for parent, _, name in parts
         if _is_usual(role, name) and not OTHER_PLACES & {*re.findall(r"[a-z]+", parent.lower())}
     ]
+
+
+def _usual(names: Sequence[str], role: str) -> list[str]:
+    """Return the columns with a usual name, or else those whose last part is a usual name."""
+    return [name for name in names if _is_usual(role, name)] or _nested(names, role)
 
 
 def find_columns(
@@ -224,9 +251,7 @@ def find_columns(
     found = dict(given)
     export = known_export(names)
     for role in [role for role in USUAL if role not in given]:
-        usual = [name for name in names if _is_usual(role, name)]
-        if not usual:  # the last part of a nested name, such as location.lat
-            usual = _nested(names, role)
+        usual = _usual(names, role)
         if export is not None and role in export.columns:
             best = export.columns[role].names
             own = sorted(
@@ -268,11 +293,45 @@ def _absent(
                 f" The column {shown(found[other])} seems to hold the {other}{known}; if it holds "
                 f"the {role}, say so with --columns {role}={found[other]}."
             )
-        if role in {*SPEEDS, "latency"}:
-            hint += " geogp maps download, upload, latency and tests."
+        if role in {*SPEEDS, "latency", *SIGNALS}:
+            hint += _other_targets(found)
     if "time" in absent:
         hint += " If all rows are of one quarter, give it with --at-quarter 2023Q4."
     return f"{begin} {' and '.join(absent)}; its columns are {listed}. {hint}"
+
+
+def signal_in(names: Sequence[str], given: Mapping[str, str], what: str) -> str:
+    """Return the kind of signal of which a file has a column: one of `SIGNALS`.
+
+    `names`, `given` and `what` are as in `find_columns`. Without any such column, this is
+    ``signal``. Raises DataError if there are columns of several kinds, and `given` has not one.
+    """
+    columns = {kind: given[kind] for kind in SIGNALS if kind in given}
+    if not columns:
+        export = known_export(names)
+        known = {} if export is None else export.columns
+        for kind in SIGNALS:
+            of_export = known[kind].names if kind in known else ()
+            found = _usual(names, kind) + [name for name in names if plain(name) in of_export]
+            if found:
+                columns[kind] = found[0]
+    if len(columns) > 1:
+        raise DataError(
+            f"{what} has columns of several signals: {named(columns.values())}. Choose one with "
+            f"{' or '.join(f'--columns {kind}={name}' for kind, name in columns.items())}."
+        )
+    return next(iter(columns), SIGNALS[-1])
+
+
+def _other_targets(found: Mapping[str, str]) -> str:
+    """Return a sentence about what geogp maps, and about a signal that a file has instead."""
+    signals = [role for role in SIGNALS if role in found]
+    if signals:
+        return (
+            f" The column {shown(found[signals[0]])} seems to hold a signal: map it with --target "
+            f"{signals[0]}."
+        )
+    return " geogp maps download, upload, latency, tests and signal (RSRP, RSRQ, SINR, RSSI)."
 
 
 class UnitText(NamedTuple):
@@ -317,6 +376,20 @@ def speed_unit(text: str) -> UnitText:
     else:
         letter = what
     return UnitText(name, f"{prefix}{letter}{'/s' if letter == 'B' else 'ps'}")
+
+
+def signal_unit(text: str) -> UnitText:
+    """Return a name without the unit of decibels at its end, and the unit, a key of `DECIBELS`.
+
+    Examples
+    --------
+    >>> signal_unit("rsrp_dbm"), signal_unit("SINR (dB)").unit, signal_unit("rsrp").unit
+    (UnitText(name='rsrp', unit='dBm'), 'dB', None)
+    """
+    match = _DECIBEL.search(text, max(0, len(text) - LONGEST_UNIT))
+    if match is None:
+        return UnitText(text, None)
+    return UnitText(text[: match.start()], {"dbm": "dBm", "db": "dB"}[match["unit"].lower()])
 
 
 def latency_unit(text: str) -> UnitText:

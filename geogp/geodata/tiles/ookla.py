@@ -23,7 +23,7 @@ from geogp.geodata.tiles.observations import Observations, complete_counts
 from geogp.geodata.tiles.parquet_files import reading_process
 from geogp.geodata.tiles.plausibility import LeftOut, exchanged_columns
 from geogp.geodata.tiles.quarters import QuarterRequest, quarter_index, quarter_label
-from geogp.geodata.tiles.targets import TargetColumn, find_target
+from geogp.geodata.tiles.targets import TargetColumn, check_in_tiles, find_target
 from geogp.geodata.tiles.tile_files import tile_file
 from geogp.geodata.tiles.tile_rows import OtherFileError, TileRows, read_rows
 
@@ -118,8 +118,10 @@ def read_observations(
     all quarters of the source; `progress` is called during downloads. Raises DataError if a quarter
     that the user named individually is missing, if there are no rows, or if a file is damaged or
     has too many impossible values. Raises NetworkError if the source could not be read. Raises
-    RequestError if the target is unknown, or if the target ``tests`` would give too many rows.
+    RequestError if the target is unknown or not in the tiles, or if the target ``tests`` would give
+    too many rows.
     """
+    check_in_tiles(target)
     column = find_target(target)
     wanted = quarters.all if quarters else all_quarters()
     named = set(quarters.named) if quarters else set()

@@ -18,15 +18,31 @@ from geogp.geodata.tiles.quarters import quarter_label
 
 @dataclass(frozen=True)
 class Limit:
-    """The upper limit for a column of Ookla's files, its unit, and the reason for the limit.
+    """The limits for a column of Ookla's files or of own tests, their unit, and their reason.
 
-    If `may_be_zero` is true, rows with a zero are left out; otherwise, a zero is an error.
+    Without the lower limit `least`, values must be above 0. If `may_be_zero` is true, rows with a
+    zero are left out; otherwise, a zero is an error.
     """
 
     most: int
     unit: str
     source: str
     may_be_zero: bool = False
+    least: int | None = None
+
+    def beyond(self, values: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return a mask (n,) of impossible values; others check that numbers are not negative."""
+        low = values == 0 if self.least is None else values < self.least
+        return np.asarray((values > self.most) | low, np.bool_)
+
+    def holds(self, values: NDArray[np.float64]) -> bool:
+        """Return whether no value is above the limit, nor below a lower limit."""
+        low = -np.inf if self.least is None else self.least
+        return not np.any((values > self.most) | (values < low))
+
+    def named(self, end: int) -> str:
+        """Return a limit in words, with its unit and its reason."""
+        return f"{end:,} {self.unit} ({self.source})"
 
 
 _ETHERNET = Limit(100_000_000, "kbps", "100 Gigabit Ethernet, IEEE 802.3ba")
@@ -37,15 +53,28 @@ _BOTH = {
     "devices": Limit(10_000_000, "devices", "as many as tests"),
 }
 
+_SIGNALS = {
+    # Values that a phone can report: 3GPP TS 36.133, 9.1.4 (RSRP) and TS 38.133, 10.1.6 to 10.1.16
+    # (SS-RSRP, SS-RSRQ, SS-SINR). LTE has narrower ranges of RSRQ and SINR.
+    "rsrp_dbm": Limit(-31, "dBm", "reporting range of RSRP, 3GPP TS 38.133", least=-156),
+    "rsrq_db": Limit(20, "dB", "reporting range of SS-RSRQ, 3GPP TS 38.133", least=-43),
+    "sinr_db": Limit(40, "dB", "reporting range of SS-SINR, 3GPP TS 38.133", least=-23),
+    # The noise of the 200 kHz of a GSM carrier is -121 dBm; 0 dBm overloads a receiver.
+    "rssi_dbm": Limit(0, "dBm", "from thermal noise to an overloaded receiver", least=-120),
+    "signal_dbm": Limit(0, "dBm", "as weak as RSRP, and as strong as RSSI", least=-156),
+}
+"""Limits of signals."""
+
 LIMITS = {
     "mobile": {
         "avg_d_kbps": Limit(20_000_000, "kbps", "peak rate of 5G, ITU-R M.2410"),
         "avg_u_kbps": Limit(10_000_000, "kbps", "peak rate of 5G, ITU-R M.2410"),
         **_BOTH,
+        **_SIGNALS,
     },
-    "fixed": {"avg_d_kbps": _ETHERNET, "avg_u_kbps": _ETHERNET, **_BOTH},
+    "fixed": {"avg_d_kbps": _ETHERNET, "avg_u_kbps": _ETHERNET, **_BOTH, **_SIGNALS},
 }
-"""Upper limits by service and column; `read_rows` checks the lower limits."""
+"""Limits by service and column; `read_rows` checks that columns of tiles are not negative."""
 
 MAX_ROWS, MAX_SHARE = 5, 0.001
 """A quarter is refused if over 5 rows, and over 0.1 % of its rows, have impossible values."""
@@ -101,10 +130,7 @@ def beyond_limits(
     the file, because a conversion could hide wrong values. Raises DataError if all rows have an
     impossible value, or if more than 5 rows and more than 0.1 % of the rows have one.
     """
-    wrong = {
-        name: (values > LIMITS[service][name].most) | (values == 0)
-        for name, values in columns.items()
-    }
+    wrong = {name: LIMITS[service][name].beyond(values) for name, values in columns.items()}
     rows = np.logical_or.reduce(list(wrong.values()))
     first = []
     for name, beyond in wrong.items():
@@ -128,8 +154,10 @@ def told(first: Sequence[Implausible], service: str) -> str:
     texts = []
     for one in first:
         limit = LIMITS[service][one.column]
-        beyond = f"above {limit.most:,} {limit.unit} ({limit.source})"
-        if float(one.value) == 0:
+        beyond = f"above {limit.named(limit.most)}"
+        if limit.least is not None and float(one.value) < limit.least:
+            beyond = f"below {limit.named(limit.least)}"
+        elif limit.least is None and float(one.value) == 0:
             beyond = f"not above 0 {limit.unit}"
         texts.append(f"{one.column} {one.value} in tile {one.quadkey}, {beyond}")
     return "; ".join(texts)

@@ -1,4 +1,8 @@
-"""The targets and services of geogp, by name, and the tiers of download and upload speed."""
+"""The targets and services of geogp, by name, and the tiers of download and upload speed.
+
+A target says here which values it has: their unit, which also tells the scale of the model
+(`geogp.value_scales`), whether high values are good, and whether Ookla's tiles have them.
+"""
 
 from dataclasses import dataclass
 
@@ -6,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geogp.choices import AVERAGE, CLASS, COUNT, one_of
-from geogp.errors import DataError
+from geogp.errors import DataError, RequestError, named
+from geogp.value_scales import ValueScale, scale_of
 
 SPEED_TIERS: dict[str, tuple[float, float]] = {
     "below 5/1": (0.0, 0.0),
@@ -26,9 +31,11 @@ class TargetColumn:
 
     `columns` contain averages over the tests of a tile, or the number of tests. Their values
     divided by `divisor` have the unit `unit`, such as Mbps instead of kbps. Models use log10 of
-    speed and latency, but the plain number of tests. Names of variables end in `suffix`. A
-    `counted` target is 0 in tiles that Ookla's files omit. A target with `classes`, which are in
-    increasing order, is the number of a class, from 0; it is computed from two speeds.
+    speed and latency, plain decibels (see `scale`), and the plain number of tests. Names of
+    variables end in `suffix`. A `counted` target is 0 in tiles that Ookla's files omit. A target
+    with `classes`, which are in increasing order, is the number of a class, from 0; it is computed
+    from two speeds. If `low_is_good`, low values are the good ones. Ookla's files lack a target
+    that is not `in_tiles`: it is only in files of a user's own tests.
     """
 
     columns: tuple[str, ...]
@@ -37,6 +44,13 @@ class TargetColumn:
     suffix: str
     counted: bool = False
     classes: tuple[str, ...] = ()
+    low_is_good: bool = False
+    in_tiles: bool = True
+
+    @property
+    def scale(self) -> ValueScale:
+        """The scale on which models see the values of an average."""
+        return scale_of(self.unit)
 
     @property
     def kind(self) -> str:
@@ -52,19 +66,31 @@ class TargetColumn:
             codes = np.full(values.shape[1], np.nan)
             codes[known] = tier_codes(*values[:, known])
             return codes
-        return np.asarray(values[0] if self.counted else np.log10(values[0]))
+        return np.asarray(values[0] if self.counted else self.scale.modelled(values[0]))
 
 
 TARGETS: dict[str, TargetColumn] = {
     "download": TargetColumn(("avg_d_kbps",), 1000.0, "Mbps", "mbps"),
     "upload": TargetColumn(("avg_u_kbps",), 1000.0, "Mbps", "mbps"),
-    "latency": TargetColumn(("avg_lat_ms",), 1.0, "ms", "ms"),
+    "latency": TargetColumn(("avg_lat_ms",), 1.0, "ms", "ms", low_is_good=True),
     "tests": TargetColumn(("tests",), 1.0, "tests", "tests", counted=True),
     "tier": TargetColumn(
         ("avg_d_kbps", "avg_u_kbps"), 1000.0, "tier", "tier", classes=tuple(SPEED_TIERS)
     ),
+    "signal": TargetColumn(("signal_dbm",), 1.0, "dBm", "dbm", in_tiles=False),
+    "rsrp": TargetColumn(("rsrp_dbm",), 1.0, "dBm", "dbm", in_tiles=False),
+    "rsrq": TargetColumn(("rsrq_db",), 1.0, "dB", "db", in_tiles=False),
+    "sinr": TargetColumn(("sinr_db",), 1.0, "dB", "db", in_tiles=False),
+    "rssi": TargetColumn(("rssi_dbm",), 1.0, "dBm", "dbm", in_tiles=False),
 }
-"""Each target by its name."""
+"""Each target by its name.
+
+``signal`` stands for the kind of signal that a file has: ``rsrp``, ``rsrq``, ``sinr`` or ``rssi``.
+A file whose column does not say its kind keeps the target ``signal``, a level in dBm.
+"""
+
+SIGNALS = ("rsrp", "rsrq", "sinr", "rssi", "signal")
+"""The targets of signals, with the kinds before the signal of an unknown kind."""
 
 SERVICES = ("mobile", "fixed")  # the two kinds of networks for which Ookla publishes tiles
 
@@ -73,6 +99,21 @@ def find_target(name: str) -> TargetColumn:
     """Return a target by name; raise RequestError if the name is unknown."""
     one_of("target", name, TARGETS)
     return TARGETS[name]
+
+
+def not_in_tiles(name: str) -> str:
+    """Return the message that Ookla's tiles have no such target, and what to do."""
+    others = named(other for other, column in TARGETS.items() if column.in_tiles)
+    return (
+        f"Ookla's tiles have no {name}: --target {name} maps a file of your own tests. Give the "
+        f"file with --points, or map {others}."
+    )
+
+
+def check_in_tiles(name: str) -> None:
+    """Raise RequestError if Ookla's tiles have no such target, or the name is unknown."""
+    if not find_target(name).in_tiles:
+        raise RequestError(not_in_tiles(name))
 
 
 def speed_tiers(download: ArrayLike, upload: ArrayLike) -> NDArray[np.str_]:

@@ -1,4 +1,4 @@
-"""Thresholds of speeds and latency, and their names."""
+"""Thresholds of speeds, latency and signals, and their names."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,21 +9,31 @@ from numpy.typing import NDArray
 
 from geogp.choices import CLASS, COUNT
 from geogp.errors import RequestError
-from geogp.geodata.tiles.targets import find_target
+from geogp.geodata.tiles.plausibility import LIMITS
+from geogp.geodata.tiles.targets import SERVICES, find_target
 
 DEFAULTS: dict[str, tuple[float, ...]] = {
     "download": (5.0, 7.0, 35.0),
     "upload": (1.0, 3.0),
     "latency": (50.0, 100.0),
+    "rsrp": (-115.0, -105.0, -95.0),
+    "rsrq": (-17.0, -14.0, -11.0),
+    "sinr": (1.0, 5.0, 13.0),
+    "rssi": (-103.0, -97.0, -89.0),
+    "signal": (-115.0, -105.0, -95.0),
 }
 """Default thresholds of each target, in the unit of the target.
 
 The speeds are levels of the FCC's Broadband Data Collection (download/upload): 5/1 Mbps for 4G LTE,
 7/1 and 35/3 Mbps for 5G. The latency of 100 ms is the limit of the 5G Fund for mobile service (47
-CFR 54.1015(c)), and 50 ms is half of this limit.
+CFR 54.1015(c)), and 50 ms is half of this limit. The signals are limits between the bars of
+Android phones (``SignalStrength`` and the defaults of ``CarrierConfigManager`` for LTE and GSM).
 """
 
-LEAST, MOST = 1e-3, 1e6  # the range of a threshold: from `LEAST` to below `MOST`
+_LEAST, MOST = 1e-3, 1e6  # the range of a threshold above 0: from `_LEAST` to below `MOST`
+
+LEAST = -156.0
+"""The lowest threshold of any target: that of signals, the lower limit of RSRP."""
 
 
 _SHOWN = {
@@ -40,14 +50,14 @@ class Threshold:
     target: str
 
     @property
-    def log10(self) -> float:
-        """The threshold as log10, the scale of the models."""
-        return float(np.log10(self.value))
+    def modelled(self) -> float:
+        """The threshold on the scale of the models."""
+        return float(find_target(self.target).scale.modelled(self.value))
 
     @property
     def at_most(self) -> bool:
         """Whether low values are good, as for latency."""
-        return self.target == "latency"
+        return find_target(self.target).low_is_good
 
     @property
     def sign(self) -> float:
@@ -61,8 +71,9 @@ class Threshold:
 
     @property
     def tag(self) -> str:
-        """The value and its unit in file names: ``7_mbps`` or ``1_5_mbps``."""
-        return f"{self.number.replace('.', '_')}_{find_target(self.target).suffix}"
+        """The value and its unit in file names: ``7_mbps``, ``1_5_mbps``, ``minus_110_dbm``."""
+        number = self.number.replace("-", "minus_").replace(".", "_")
+        return f"{number}_{find_target(self.target).suffix}"
 
     @property
     def variable(self) -> str:
@@ -84,13 +95,13 @@ class Threshold:
         return f"{self.number} {find_target(self.target).unit}"
 
     def holds(self, y: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return whether each value, given as log10, meets the threshold; equality is enough."""
-        return self.sign * (y - self.log10) >= -1e-12  # log10 of a quotient may be rounded
+        """Return whether each value of the model meets the threshold; equality is enough."""
+        return self.sign * (y - self.modelled) >= -1e-12  # log10 of a quotient may be rounded
 
     def probability(self, prediction: Any) -> NDArray[np.float64]:
         """Return the probability that each of n predicted values meets the threshold."""
         verb = prediction.cdf if self.at_most else prediction.exceedance
-        return np.asarray(np.clip(verb(self.log10), 0, 1))
+        return np.asarray(np.clip(verb(self.modelled), 0, 1))
 
 
 def thresholds_of(target: str, given: Iterable[float] | None = None) -> tuple[Threshold, ...]:
@@ -110,11 +121,11 @@ def thresholds_of(target: str, given: Iterable[float] | None = None) -> tuple[Th
             f"--threshold is for {', '.join(DEFAULTS)}; --target {target} has no thresholds: its "
             f"map shows {_SHOWN[find_target(target).kind]}. Leave --threshold out."
         )
-    unit = find_target(target).unit
+    unit, (least, most) = find_target(target).unit, _range_of(target)
     for threshold in thresholds:
-        if not LEAST <= threshold.value < MOST:
+        if not least <= threshold.value < most:
             raise RequestError(
-                f"expected a threshold from {LEAST:g} to {MOST:g} {unit}, found "
+                f"expected a threshold from {least:g} to {most:g} {unit}, found "
                 f"{threshold.value:g}."
             )
     tags = [threshold.tag for threshold in thresholds]
@@ -124,3 +135,10 @@ def thresholds_of(target: str, given: Iterable[float] | None = None) -> tuple[Th
             f"{', '.join(threshold.number for threshold in thresholds)} {unit}."
         )
     return thresholds
+
+
+def _range_of(target: str) -> tuple[float, float]:
+    """Return the range of a target's thresholds; those of a signal may be any possible value."""
+    column = find_target(target)
+    limit = LIMITS[SERVICES[0]][column.columns[0]]
+    return (_LEAST, MOST) if limit.least is None else (limit.least, limit.most)

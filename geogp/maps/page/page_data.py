@@ -2,19 +2,20 @@
 
 The browser decodes and draws the data; the page contains no pictures. The keys are:
 
-- ``format``, ``title``, ``target``, ``subject``, ``unit``, ``bound``, ``predicted``;
+- ``format``, ``title``, ``target``, ``subject``, ``unit``, ``bound``, ``predicted``; ``linear``:
+  whether values are those of the model, as decibels are, and not 10 to the power of them;
 - ``frame``: the raster of the shown quarter, tiles of one zoom of Web Mercator; ``view``: the first
   view of the page, [south, west, north, east];
-- ``levels``, ``quantiles``: the levels of the quantiles of log10 of the value, and the packed
-  quantiles of the shown quarter; null for counts and classes;
+- ``levels``, ``quantiles``: the levels of the quantiles of values of the model, such as log10, and
+  the packed quantiles of the shown quarter; null for counts and classes;
 - ``classes``: the classes in increasing order, each with its ``name`` and ``least``, the array with
   the probability of this class or a higher one (null for the lowest class);
 - ``quarters``: the labels in time order; ``shown`` is the index of the shown quarter;
 - ``past``: null, or all other quarters in time order, on tiles of the same zoom or a lower zoom,
   with their ``frame``: packed ``quantiles`` or, for counts and classes, ``arrays``;
-- ``measured``: null, or log10 of the averages of all tests in a tile and quarter, for numbers of
-  tests their sums, packed: a row for each quarter, and a column for each cell with tests, in the
-  order of the cells;
+- ``measured``: null, or the averages of all tests in a tile and quarter as values of the model, for
+  numbers of tests their sums, packed: a row for each quarter, and a column for each cell with
+  tests, in the order of the cells;
 - ``arrays``: rasters of numbers of tests, of the flag for far tiles, and of indices in ``names``;
 - ``places``: counties, urban areas and towns with their bounds; ``towns_left_out``: a sentence if
   there are too many towns, else empty;
@@ -163,6 +164,7 @@ def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
         "target": target,
         "subject": quantity.subject,
         "unit": quantity.unit,
+        "linear": not quantity.scale.logarithmic,
         "bound": quantity.bound,
         "classes": [
             {"name": name, "least": least}
@@ -189,29 +191,37 @@ def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
 
 
 def _speeds(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
-    """Return levels, quantiles, threshold, layers and steps for a map of speeds or latencies."""
-    bound = quantity_of(str(grid.attrs["target"])).bound
+    """Return levels, quantiles, threshold, layers and steps for a map of averages."""
+    quantity = quantity_of(str(grid.attrs["target"]))
+    bound, scale = quantity.bound, quantity.scale
     shown = content.quarters[content.shown]
     levels = choose_levels(shown.prediction, bound)
     quantiles = quantiles_of(shown.prediction, levels)
     full = pack_within(
-        lambda step: pack_quantiles(shown.tiles, quantiles, levels, step), SHOWN_TEXT
+        lambda step: pack_quantiles(shown.tiles, quantiles, levels, step),
+        SHOWN_TEXT,
+        decade=scale.decade,
     )
     frame = Frame.of_tiles(shown.tiles)
     decoded = unpack_quantiles(full, levels)[(slice(None), *frame.pixels(shown.tiles))]
     low, high = np.percentile(quantiles[[0, -1]], [1, 99], axis=1)[[0, 1], [0, 1]]
-    values = slider_values(float(10**low), float(10**high), content.thresholds)
+    least, most = map(float, scale.values([low, high]))
+    values = slider_values(least, most, content.thresholds, factors=scale.logarithmic)
     choices = [threshold.value for threshold in content.thresholds] or values
     error_of = partial(
-        probability_error, levels=levels, thresholds=values, at_most=bound == "upper"
+        probability_error,
+        levels=levels,
+        thresholds=scale.modelled(values),
+        at_most=bound == "upper",
     )
     error, tiles = error_of(shown.prediction, decoded)
-    steps = {"quantile_log10": full[0]["step"], "probability": error, "probability_tiles": tiles}
+    step = f"quantile_{scale.tag}"
+    steps = {step: full[0]["step"], "probability": error, "probability_tiles": tiles}
     past, change = None, None
     if content.past:
         cells = _cells_of(shown.tiles, content.past[0].tiles)
-        past, rounded = _past(content.past, ALL_TEXT - text_bytes(full))
-        steps["past_quantile_log10"] = past["quantiles"][0]["step"]
+        past, rounded = _past(content.past, ALL_TEXT - text_bytes(full), scale.decade)
+        steps[f"past_{step}"] = past["quantiles"][0]["step"]
         steps["past_probability"] = max(
             error_of(
                 quarter.prediction,
@@ -223,9 +233,9 @@ def _speeds(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
         # A change between tiles of different sizes would show the difference of the sizes, too.
         if content.shown > 0 and content.past[0].tiles.zoom == shown.tiles.zoom:
             first = rounded[1, 0, cells]
-            ratio = 10 ** (quantiles[levels.index(0.5)] - first)
-            change = (content.quarters[0].label, 100 * (ratio - 1))
-    cautious = 10 ** quantiles[levels.index(cautious_level(bound))]
+            since = scale.changes(quantiles[levels.index(0.5)] - first)
+            change = (content.quarters[0].label, since)
+    cautious = scale.values(quantiles[levels.index(cautious_level(bound))])
     return {
         "levels": list(levels),
         "quantiles": full,
@@ -241,13 +251,15 @@ def _speeds(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
     }
 
 
-def _past(quarters: Sequence[QuarterMap], most: int) -> tuple[dict[str, Any], Floats]:
+def _past(
+    quarters: Sequence[QuarterMap], most: int, decade: float
+) -> tuple[dict[str, Any], Floats]:
     """Return the packed quantiles of quarters, and the rounded quantiles, (3, q, n)."""
     tiles = quarters[0].tiles
     quantiles = np.stack(
         [quantiles_of(quarter.prediction, PAST_LEVELS) for quarter in quarters], axis=1
     )
-    packed = pack_within(lambda step: pack_past(tiles, quantiles, step), most)
+    packed = pack_within(lambda step: pack_past(tiles, quantiles, step), most, decade=decade)
     step = packed[0]["step"]
     past = {"frame": asdict(Frame.of_tiles(tiles)), "quantiles": packed}
     return past, np.round(quantiles / step) * step
@@ -365,7 +377,9 @@ def _provider_arrays(grid: xr.Dataset) -> dict[str, Packed]:
         for view in views_of(grid)
         if PROVIDER in grid[view.variable].attrs
     }
-    return {name: _within(medians, _MEDIAN_STEP) for name, medians in values.items()}
+    if quantity_of(str(grid.attrs["target"])).scale.logarithmic:
+        return {name: _within(medians, _MEDIAN_STEP) for name, medians in values.items()}
+    return {name: pack(medians, _MEDIAN_STEP, 16, none=True) for name, medians in values.items()}
 
 
 def _tests(grid: xr.Dataset) -> Floats:
@@ -384,7 +398,8 @@ def _measured(grid: xr.Dataset, content: PageContent, frame: Frame) -> Packed | 
     order = np.argsort((down * frame.width + across)[tests])
     if quantity.counted:
         return pack(averages[:, order], 1.0, 32, none=True)
-    return pack(np.log10(averages[:, order]), _MEASURED_STEP, 16, none=True)
+    scale = quantity.scale
+    return pack(scale.modelled(averages[:, order]), _MEASURED_STEP * scale.decade, 16, none=True)
 
 
 def _slices(content: PageContent, frame: Frame) -> list[Packed]:

@@ -1,5 +1,6 @@
 """The layers of a page with their variables, texts, units and colours."""
 
+from functools import partial
 from typing import Any
 
 import matplotlib as mpl
@@ -19,15 +20,14 @@ from geogp.maps.scales import (
     TESTS_PALETTE,
     Bytes,
     Scale,
-    change_scale,
+    change_scale_of,
     count_scale,
     palette_colours,
     share_scale,
-    speed_scale,
+    value_scale,
 )
 from geogp.maps.target_quantities import quantity_of
 from geogp.maps.views import (
-    HOW_FAST,
     HOW_IT_THINKS,
     WHAT_CHANGED,
     WHERE_MEASURED,
@@ -67,7 +67,7 @@ def speed_layers(
 
     The scales are those of the grid's figures, for all quarters. `bound` (see `cautious_level`) are
     the values of that layer; `change` is the first quarter, and the changes of the median since
-    then, in percent. `predicted` names the predicted quantity in the plural.
+    then, in per cent or dB. `predicted` names the predicted quantity in the plural.
     """
     views = {view.name: view for view in views_of(grid)}
     quantity = quantity_of(str(grid.attrs["target"]))
@@ -78,11 +78,11 @@ def speed_layers(
         f"In 19 of 20, at {side}",
         f"in 19 of 20, at {side} this, {quantity.unit}",
         BOUND_PALETTE,
-        speed_scale,
+        partial(value_scale, unit=quantity.unit),
         f"19 of 20 {{predicted}} are expected to be at {side} this value, and 1 of 20 {beyond} "
         "this value.",
         quantity.unit,
-        HOW_FAST,
+        quantity.scale.question,
     )
     probability = View(
         "probability",
@@ -110,16 +110,17 @@ def speed_layers(
     ]
     if change is not None:
         first, values = change
+        unit = quantity.scale.change_unit
         view = View(
             "change",
             "",
             f"Change of the median since {first}",
-            f"change of the median since {first}, %",
+            f"change of the median since {first}, {unit}",
             CHANGE_PALETTE,
-            change_scale,
+            change_scale_of(unit),
             f"The median of the shown quarter, compared with {first}. The change may be uncertain: "
             "geogp change computes its probability.",
-            "%",
+            unit,
             WHAT_CHANGED,
         )
         layers.append(layer_json(view, predicted, {"change": True}, values))

@@ -1,16 +1,16 @@
 """The predictions in a page: rounded quantiles, and probabilities computed from the quantiles.
 
 Between the quantiles of a tile, the normal score z = Phi^-1(level) is interpolated linearly in
-log10 of the value; beyond the quantiles, z is extrapolated. The interpolation is exact for a normal
-distribution. For other distributions, the page contains all quantiles that it shows, and more
-quantiles until probabilities are accurate enough.
+log10 of the value, or in its decibels; beyond the quantiles, z is extrapolated. The interpolation
+is exact for a normal distribution. For other distributions, the page contains all quantiles that it
+shows, and more quantiles until probabilities are accurate enough.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from geogp.distributions.prediction import Prediction
@@ -24,7 +24,10 @@ SAMPLE = 20_000
 """Errors are computed for at most this number of tiles, evenly spaced among all tiles."""
 
 STEPS = (0.002, 0.003, 0.004, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03)
-"""Rounding steps of log10 of the value, tried from the smallest; 0.002 is half a percent."""
+"""Rounding steps of log10 of the value, tried from the smallest; 0.002 is half a percent.
+
+The steps of decibels are ten times as large, which is as exact for a power.
+"""
 
 SHOWN_LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
 """Levels of the quantiles that the page shows: the median, and the ends of three intervals.
@@ -117,15 +120,35 @@ def normal_scores(quantiles: Floats, levels: Sequence[float], at: Floats) -> Flo
 
 
 def probabilities(
-    quantiles: Floats, levels: Sequence[float], thresholds: Sequence[float], *, at_most: bool
+    quantiles: Floats, levels: Sequence[float], thresholds: ArrayLike, *, at_most: bool
 ) -> Floats:
-    """Return the probabilities (t, n) that values are at least (or at most) t thresholds."""
-    scores = normal_scores(quantiles, levels, np.log10(np.asarray(thresholds))[:, None])
+    """Return the probabilities (t, n) that values are at least (or at most) t thresholds.
+
+    Quantiles and thresholds are values of the model.
+    """
+    scores = normal_scores(quantiles, levels, np.asarray(thresholds)[:, None])
     return np.asarray(ndtr(scores if at_most else -scores))
 
 
-def slider_values(low: float, high: float, thresholds: Sequence[Threshold]) -> list[float]:
-    """Return round numbers from `low` to `high`, and the thresholds of the run, sorted."""
+def slider_values(
+    low: float, high: float, thresholds: Sequence[Threshold], *, factors: bool = True
+) -> list[float]:
+    """Return round numbers from `low` to `high`, and the thresholds of the run, sorted.
+
+    With `factors`, they grow by factors; otherwise, they are multiples of a round number.
+    """
+    values = _round_factors(low, high) if factors else _round_multiples(low, high)
+    return sorted({*values, *(threshold.value for threshold in thresholds)})
+
+
+def _round_multiples(low: float, high: float) -> list[float]:
+    steps = (step * 10.0**power for power in range(7) for step in (1, 2, 5))
+    step = next(step for step in steps if (high - low) / step < _MAX_VALUES - 2)
+    first, last = np.floor(low / step), np.ceil(high / step)
+    return list(map(float, step * np.arange(first, last + 1)))
+
+
+def _round_factors(low: float, high: float) -> list[float]:
     ladders: tuple[tuple[float, ...], ...] = (
         (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8),
         (1, 1.5, 2, 3, 4, 5, 7),
@@ -137,7 +160,7 @@ def slider_values(low: float, high: float, thresholds: Sequence[Threshold]) -> l
         values = round_ladder(ladder, low, high)
         if len(values) <= _MAX_VALUES:
             break
-    return sorted({*values, *(threshold.value for threshold in thresholds)})
+    return values
 
 
 def pack_quantiles(
@@ -211,15 +234,18 @@ def unpack_quantiles(planes: Sequence[Packed], levels: Sequence[float]) -> Float
     return np.stack(values)
 
 
-def pack_within(made: Callable[[float], list[Packed]], most: int) -> list[Packed]:
+def pack_within(
+    made: Callable[[float], list[Packed]], most: int, *, decade: float = 1.0
+) -> list[Packed]:
     """Return what `made` packs with the smallest of `STEPS` that needs at most `most` bytes.
 
-    If no step is large enough, this is the largest step.
+    If no step is large enough, this is the largest step. `decade` is that of the values' scale.
     """
     packed: dict[int, list[Packed]] = {}
+    steps = [round(step * decade, 9) for step in STEPS]
 
     def fits(place: int) -> bool:
-        packed[place] = made(STEPS[place])
+        packed[place] = made(steps[place])
         return text_bytes(packed[place]) <= most
 
     # Larger steps need fewer bytes, and packing takes long, so halve the steps that remain.
@@ -227,14 +253,14 @@ def pack_within(made: Callable[[float], list[Packed]], most: int) -> list[Packed
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if fits(middle) else (middle + 1, high)
-    return packed.get(low) or made(STEPS[low])
+    return packed.get(low) or made(steps[low])
 
 
 def probability_error(
     prediction: Prediction,
     decoded: Floats,
     levels: Sequence[float],
-    thresholds: Sequence[float],
+    thresholds: Floats,
     *,
     at_most: bool,
     cells: NDArray[np.int64] | None = None,
@@ -242,15 +268,15 @@ def probability_error(
     """Return the largest error of probabilities from decoded quantiles, and the number of tiles.
 
     The probabilities from `decoded` (m, n) are compared with `Prediction.cdf` or `exceedance` at
-    each threshold, on all tiles or on evenly spaced tiles. `cells` (n,) are the positions of the
-    tiles in `prediction`; by default, it has the same tiles.
+    each threshold, a value of the model, on all tiles or on evenly spaced tiles. `cells` (n,) are
+    the positions of the tiles in `prediction`; by default, it has the same tiles.
     """
     rows = _sample(decoded.shape[1], SAMPLE)
     used, cell = np.unique(rows if cells is None else cells[rows], return_inverse=True)
     few = prediction[used]
     predicted = probabilities(decoded[:, rows], levels, thresholds, at_most=at_most)
     worst = 0.0
-    for place, value in enumerate(np.log10(thresholds)):
+    for place, value in enumerate(thresholds):
         exact = few.cdf(value) if at_most else few.exceedance(value)
         worst = max(worst, float(np.abs(predicted[place] - exact[cell]).max()))
     return worst, len(rows)

@@ -33,7 +33,7 @@ from geogp.reports.comparison.comparison_rows import (
     table_of,
 )
 from geogp.reports.rendering import say, say_all
-from geogp.reports.words import DEFAULT_ATTRIBUTION, UNITS, plain
+from geogp.reports.words import DEFAULT_ATTRIBUTION, plain, units_of
 
 Floats = NDArray[np.float64]
 
@@ -148,7 +148,7 @@ def compare(runs: Sequence[RunContent], *, reference: str | None = None) -> Comp
         region=first.region_in_words,
         service=first.service,
         target=first.target,
-        unit=UNITS.get(first.target, ("", ""))[0],
+        unit=units_of(first.target)[0],
         reference=runs[0].name,
         runs=[_facts(one) for one in runs],
         settings=_different_settings(runs),

@@ -237,7 +237,7 @@ def _warnings(
             f"{region.name} has more than {MAX_TILES:,} tiles at zoom {settings.zoom}, so the map "
             f"has zoom {zoom}."
         )
-    if not law.has_power_mean:
+    if quantity.scale.logarithmic and not law.has_power_mean:
         texts.append(
             f"the mean of the predicted {quantity.subject} does not exist: the predicted "
             "distribution is Student-t on the log scale, and its tails are too heavy for a mean. "
@@ -303,20 +303,20 @@ def averages_on(
     For numbers of tests, the values are sums.
     """
     seen = observations.taken(np.flatnonzero(observations.tests))
-    counted = quantity_of(seen.target).counted
+    quantity = quantity_of(seen.target)
     rows = pd.DataFrame(
         {
             "tile": seen.quadkey >> np.uint64(2 * (ZOOM - tiles.zoom)),
             "quarter": seen.quarter,
             "tests": seen.tests,
-            "sum": seen.y if counted else seen.tests * 10**seen.y,
+            "sum": seen.y if quantity.counted else seen.tests * quantity.scale.values(seen.y),
         }
     )
     sums, tests = (
         rows.pivot_table(index="quarter", columns="tile", values=name, aggfunc="sum")
         for name in ("sum", "tests")
     )
-    values = sums if counted else sums / tests
+    values = sums if quantity.counted else sums / tests
     wanted = tiles_to_codes(tiles.column, tiles.row, tiles.zoom)
     measured = wanted[np.isin(wanted, rows["tile"])]
     return values.reindex(index=sorted(quarters), columns=measured).to_numpy(np.float64)

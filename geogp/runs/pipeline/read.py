@@ -1,6 +1,6 @@
 """The first step of a run: reads the region, the rows and all other files."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -53,6 +53,13 @@ class Inputs:
         """All files, in the order of run.json."""
         of_places = self.places.files
         return [*self.boundaries.files, *self.layer_files, *self.ingested.files, *of_places]
+
+    def settled(self, settings: MapSettings) -> MapSettings:
+        """Return settings with the target that the rows have: for ``signal``, its kind.
+
+        Raises RequestError if a threshold is not in the range of this target.
+        """
+        return replace(settings, target=self.observations.target)
 
     @cached_property
     def providers(self) -> tuple[str, ...]:

@@ -70,6 +70,7 @@ def run_map(
         device, listener = pick_device(settings.device), RunListener(outer)
         listener.outer.phases(listener.clock)
         inputs = read_inputs(settings, listener)
+        settings = inputs.settled(settings)
         folder = RunFolder(settings.out or Path("runs") / run_name(settings, inputs.region.code))
         folder.check()  # another process may have changed the folder meanwhile
         if settings.out is None:

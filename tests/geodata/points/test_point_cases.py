@@ -128,6 +128,18 @@ def test_rows_are_left_out_and_counted(name, rows, counts):
     assert rows + sum(counts.values()) == found.rows
 
 
+def test_signals_of_a_file_and_of_a_logger():
+    found = read("30-signal-strength-dbm/sig.csv", "signal")
+    assert (found.target, found.units) == ("rsrp", {"rsrp_dbm": ("dBm", "the column's name")})
+    assert found.value[:4].tolist() == [-85, -78, -104, -78]
+    log = "16-gnettrack-log/log.txt"
+    with pytest.raises(DataError, match="--columns sinr=SNR or --columns signal=Level"):
+        read(log, "signal")
+    level = read(log, "signal", columns=("signal=Level",))
+    assert level.target == "signal"
+    assert level.units == {"Level": ("dBm", "the header: a log of G-NetTrack")}
+
+
 def test_columns_of_a_logger():
     log = "16-gnettrack-log/log.txt"
     plain = {target: read("plain.csv", target).value for target in ("upload", "latency")}
@@ -149,7 +161,11 @@ def test_columns_of_a_logger():
             "download",
             "unit of the column download.*--units.*B/s",
         ),
-        ("30-signal-strength-dbm/sig.csv", "download", "geogp maps download, upload, latency and"),
+        (
+            "30-signal-strength-dbm/sig.csv",
+            "download",
+            "rsrp_dbm seems to hold a signal: map it with --target rsrp",
+        ),
         (
             "32-ndt-bigquery-csv/ndt.csv",
             "upload",

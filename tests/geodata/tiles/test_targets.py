@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from geogp.errors import DataError, RequestError
-from geogp.geodata.tiles.targets import SPEED_TIERS, TARGETS, find_target, speed_tiers
+from geogp.geodata.tiles.targets import (
+    SIGNALS,
+    SPEED_TIERS,
+    TARGETS,
+    check_in_tiles,
+    find_target,
+    speed_tiers,
+)
+from geogp.value_scales import DECIBELS
 
 
 def test_a_tile_has_the_highest_tier_that_it_reaches():
@@ -54,6 +62,11 @@ def test_what_are_no_speeds_is_refused(down, up, match):
         ("upload", "avg_u_kbps", 25.0, "Mbps"),
         ("latency", "avg_lat_ms", 25_000.0, "ms"),
         ("tests", "tests", 25_000.0, "tests"),
+        ("signal", "signal_dbm", 25_000.0, "dBm"),
+        ("rsrp", "rsrp_dbm", 25_000.0, "dBm"),
+        ("rsrq", "rsrq_db", 25_000.0, "dB"),
+        ("sinr", "sinr_db", 25_000.0, "dB"),
+        ("rssi", "rssi_dbm", 25_000.0, "dBm"),
     ],
 )
 def test_targets_name_column_and_unit(name, column, of_raw, unit):
@@ -61,9 +74,20 @@ def test_targets_name_column_and_unit(name, column, of_raw, unit):
     assert target.columns == (column,)
     assert 25_000 / target.divisor == of_raw
     assert (target.unit, target.suffix) == (unit, unit.lower())
-    assert set(TARGETS) == {"download", "upload", "latency", "tests", "tier"}
+    assert set(TARGETS) == {"download", "upload", "latency", "tests", "tier", *SIGNALS}
+    assert target.in_tiles == (name not in SIGNALS)
+    assert target.low_is_good == (name == "latency")
     assert TARGETS["tier"].columns == ("avg_d_kbps", "avg_u_kbps")
     assert target.counted == (name == "tests")
+
+
+@pytest.mark.parametrize("name", SIGNALS)
+def test_decibels_are_modelled_as_they_are_and_ookla_has_none(name):
+    values = np.array([[-110.0, 0.0, -12.5]])
+    np.testing.assert_array_equal(find_target(name).modelled(values), values[0])
+    assert find_target(name).scale is DECIBELS
+    with pytest.raises(RequestError, match=f"no {name}: --target {name} maps a file of your own"):
+        check_in_tiles(name)
 
 
 def test_an_unknown_target_is_refused():

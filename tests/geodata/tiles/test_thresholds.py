@@ -33,6 +33,20 @@ def test_equality_meets_a_threshold_whichever_side_is_good():
     assert Threshold(50, "latency").holds(y).tolist() == [True, True, False]
 
 
+def test_a_threshold_of_decibels_is_not_transformed():
+    threshold = Threshold(-110, "rsrp")
+    assert threshold.holds(np.array([-110.1, -110.0, -109.9])).tolist() == [False, True, True]
+    assert threshold.modelled == -110
+    assert (threshold.variable, threshold.met, threshold.missed) == (
+        "p_at_least_minus_110_dbm",
+        "at least -110 dBm",
+        "below -110 dBm",
+    )
+    assert [one.value for one in thresholds_of("rsrp", (-90.5, -110))] == [-110, -90.5]
+    assert Threshold(-90.5, "rsrp").tag == "minus_90_5_dbm"
+    assert [one.value for one in thresholds_of("sinr", (0,))] == [0]
+
+
 def test_thresholds_are_sorted():
     assert [one.value for one in thresholds_of("download", (25, 3))] == [3, 25]
 
@@ -47,6 +61,8 @@ def test_thresholds_are_sorted():
         ("latency", (float("inf"),), "ms, found inf"),
         ("upload", (1, 3, 1), "each threshold once, found 1, 1, 3 Mbps"),
         ("speed", (1,), "unknown target 'speed'"),
+        ("rsrp", (110,), "expected a threshold from -156 to -31 dBm, found 110"),
+        ("sinr", (-110,), "expected a threshold from -23 to 40 dB, found -110"),
     ],
 )
 def test_refusals(target, given, words):

@@ -120,7 +120,7 @@ def test_the_stated_error_of_probabilities_in_other_quarters_is_the_largest(worl
     past = np.stack([middle - lower, middle, middle + lower + more])
     found = past_quantiles(shown, data["levels"], past)
     values = data["threshold"]["values"]
-    met = probabilities(found, data["levels"], values, at_most=False)
+    met = probabilities(found, data["levels"], np.log10(values), at_most=False)
     exact = [prediction.exceedance(np.log10(value)) for value in values]
     assert data["steps"]["past_probability"] == pytest.approx(np.abs(met - exact).max(), abs=1e-9)
 
@@ -180,17 +180,18 @@ def test_normal_scores_are_exact_for_normal_laws_even_beyond_the_ends():
     quantiles = mean + sd * norm.ppf(levels)[:, None]
     at = np.linspace(-2, 4, 25)[:, None]
     np.testing.assert_allclose(normal_scores(quantiles, levels, at), (at - mean) / sd, atol=1e-9)
-    met = probabilities(quantiles, levels, [1, 10], at_most=False)
+    met = probabilities(quantiles, levels, [0, 1], at_most=False)
     np.testing.assert_allclose(met, norm.sf((np.array([[0.0], [1.0]]) - mean) / sd), atol=1e-9)
-    kept = probabilities(quantiles, levels, [1, 10], at_most=True)
+    kept = probabilities(quantiles, levels, [0, 1], at_most=True)
     np.testing.assert_allclose(met + kept, 1)
 
 
 def test_the_stated_error_of_probabilities_is_the_largest(world, data):
     p, threshold = world.prediction, data["threshold"]
     quantiles = at_tiles(unpack_quantiles(data["quantiles"], data["levels"]), world.tiles)
-    found = probabilities(quantiles, data["levels"], threshold["values"], at_most=False)
-    exact = norm.sf((np.log10(threshold["values"])[:, None] - p.mean) / p.sd)
+    values = np.log10(threshold["values"])
+    found = probabilities(quantiles, data["levels"], values, at_most=False)
+    exact = norm.sf((values[:, None] - p.mean) / p.sd)
     assert data["steps"]["probability"] == pytest.approx(np.abs(found - exact).max(), abs=1e-9)
     assert 0 < data["steps"]["probability"] < 0.005
     assert data["steps"]["probability_tiles"] == len(world.tiles)

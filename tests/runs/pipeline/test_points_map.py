@@ -206,7 +206,7 @@ class TestRequests:
             ),
             (
                 {"points": "a.csv", "by_provider": True, "target": "tests"},
-                "--by-provider is for the model field, and for a speed or a latency",
+                "--by-provider is for the model field, and for a speed, a latency or a signal",
             ),
             (
                 {"points": "a.csv", "by_provider": True, "model": "dbk-rbf"},

@@ -13,14 +13,12 @@ function timeOf({times}, quarter) {
   return times.includes(quarter) ? times.indexOf(quarter) : times.length - 1;
 }
 
-/** Return a value with its 95 % interval as text; changes have signs. */
-function bandWords([low, middle, high], unit) {
+/** Return a value with its 95 % interval as text; changes are `signed`. */
+function bandWords([low, middle, high], unit, signed) {
   const [one, ...ends] = [middle, low, high].map((value) => (
-    (unit === '%' && value > 0 ? '+' : '') + formatNumber(value ?? NaN, 3)));
+    (signed && value > 0 ? '+' : '') + formatNumber(value ?? NaN, 3)));
   return `${one} ${unit} (${ends.join(' to ')})`;
 }
-
-const percentOf = (log10) => 100 * (10 ** log10 - 1);
 
 /** Return what the answers say about a tile: facts as texts, and histories of its areas. */
 async function answersAt({cell: {number}, far}, data, quarter) {
@@ -33,7 +31,8 @@ async function answersAt({cell: {number}, far}, data, quarter) {
       const time = timeOf(areas, quarter);
       const name = `${names[at]}: ${what}, ${areas.times[time]}`;
       facts.push({
-        name: called && !called[at] ? `${name}, no direction` : name, value: bandWords(bands[time][at], unit),
+        name: called && !called[at] ? `${name}, no direction` : name,
+        value: bandWords(bands[time][at], unit, Boolean(rose)),
       });
       if (rose) {
         facts.push(rise(rose[at]));
@@ -47,8 +46,8 @@ async function answersAt({cell: {number}, far}, data, quarter) {
     } else if (tiles) {
       const [mean, sd] = await Promise.all([tiles.mean, tiles.sd].map(
         async (one) => (await unpack(one)).at(number)));
-      const band = [-1, 0, 1].map((side) => percentOf(mean + side * normalScore(0.975) * sd));
-      facts.push({name: `This tile: change, ${tiles.times[0]}`, value: bandWords(band, unit)});
+      const band = [-1, 0, 1].map((side) => changeOf(data, mean + side * normalScore(0.975) * sd));
+      facts.push({name: `This tile: change, ${tiles.times[0]}`, value: bandWords(band, unit, true)});
       if (!far) {
         facts.push(rise(normalShare(mean / sd)));
       }

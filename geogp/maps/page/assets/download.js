@@ -58,11 +58,12 @@ class Download {
       const found = {};
       if (law) {
         ['lower', 'median', 'upper'].forEach((name, place) => {
-          found[`${name}_${unit}`] = short(10 ** law.band(number)[place]);
+          found[`${name}_${unit}`] = short(valueOf(data, law.band(number)[place]));
         });
         const side = data.threshold.at_most ? 'most' : 'least';
-        found[`p_at_${side}_${state.threshold}_${unit}`] = short(
-          law.probability(number, state.threshold, data.threshold.at_most));
+        const tag = `${state.threshold}`.replace('-', 'minus_');
+        found[`p_at_${side}_${tag}_${unit}`] = short(
+          law.probability(number, modelledOf(data, state.threshold), data.threshold.at_most));
       }
       names.forEach((name, place) => {
         const value = arrays[place].at(number);

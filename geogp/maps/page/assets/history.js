@@ -22,17 +22,20 @@ function logarithmicTicks(low, high) {
 
 /**
  * Draw a history: a value with its 95 % interval by quarter, and of a cell also measured averages as
- * dots. The axis is logarithmic, or linear from 0 for numbers of tests. `parts` are the first and the
+ * dots. The axis is logarithmic, or linear: from 0 for numbers of tests, and around the values for
+ * decibels. `parts` are the first and the
  * last quarter of each line; the values of several parts have different resolutions, as `note` says.
  */
 function drawHistory(
   box, {bands, measured = [], quarters, shown, words, parts = [[0, bands.length - 1]], note}, data) {
   const {width, height, left, right, top, bottom} = CHART;
   const values = [...bands.flat(), ...measured].filter(Number.isFinite);
-  const logarithmic = Boolean(data.levels);
+  const logarithmic = Boolean(data.levels) && !data.linear;
   const bend = logarithmic ? Math.log : (value) => value;
-  const low = logarithmic ? Math.min(...values) / 1.05 : 0;
-  const high = Math.max(...values) * 1.05 || 1;
+  const [least, most] = [Math.min(...values), Math.max(...values)];
+  const margin = (most - least) / 20 || 1;
+  const low = data.linear ? least - margin : logarithmic ? least / 1.05 : 0;
+  const high = data.linear ? most + margin : most * 1.05 || 1;
   // Quarters can be missing, such as 2022Q3.
   const numbers = quarters.map((text) => 4 * text.slice(0, 4) + Number(text.slice(5)));
   const when = numbers.every(Number.isFinite) ? numbers : [...quarters.keys()];
@@ -45,7 +48,9 @@ function drawHistory(
     ? [-ALONE, ALONE].map((aside) => `${x(first) + aside},${y(bands[first][end])}`)
     : bands.slice(first, last + 1).map((band, at) => `${x(first + at)},${y(band[end])}`));
   const picture = svgElement('svg', {viewBox: `0 0 ${width} ${height}`, role: 'img'});
-  for (const tick of logarithmic ? logarithmicTicks(low, high) : roundTicks(0, high).slice(0, -1)) {
+  const ticks = logarithmic ? logarithmicTicks(low, high)
+    : roundTicks(low, high).filter((value) => value >= low && value <= high);
+  for (const tick of ticks) {
     picture.append(
       svgElement('line', {x1: left, x2: width - right, y1: y(tick), y2: y(tick), class: 'geogp-rule'}),
       svgElement('text', {x: left - 5, y: y(tick) + 4, 'text-anchor': 'end'}, formatNumber(tick)));

@@ -1,6 +1,21 @@
 const NORMAL_ENDS = 8.5;
 const NARROWEST = 1e-9;
 
+/** Return the value in its unit of a value of the model: decibels are not transformed. */
+function valueOf(data, modelled) {
+  return data.linear ? modelled : 10 ** modelled;
+}
+
+/** Return the value of the model; the inverse of `valueOf`. */
+function modelledOf(data, value) {
+  return data.linear ? value : Math.log10(value);
+}
+
+/** Return a difference of values of the model as readers see it: in per cent, or in dB. */
+function changeOf(data, difference) {
+  return data.linear ? difference : 100 * (10 ** difference - 1);
+}
+
 /** Return the standard normal distribution function (Marsaglia 2004, a Taylor series). */
 function normalShare(score) {
   if (score <= -NORMAL_ENDS || score >= NORMAL_ENDS) {
@@ -34,10 +49,11 @@ function normalScore(share) {
 }
 
 /**
- * The predictive distribution of every cell in one quarter, by quantiles of log10 of the value.
+ * The predictive distribution of every cell in one quarter, by quantiles of values of the model, which
+ * are log10 of the value, or decibels.
  *
  * The median is stored as a value, and each other quantile as its distance from the next quantile
- * inward. Between and beyond the quantiles, the normal score is linear in log10 of the value.
+ * inward. Between and beyond the quantiles, the normal score is linear in the value of the model.
  */
 class Law {
   constructor(levels, arrays) {
@@ -53,7 +69,7 @@ class Law {
     return this.arrays[this.middle].holds(cell);
   }
 
-  /** Return log10 of all quantiles of a cell; the next call overwrites the array. */
+  /** Return all quantiles of a cell; the next call overwrites the array. */
   quantiles(cell) {
     const {values, arrays, middle} = this;
     values[middle] = arrays[middle].at(cell);
@@ -66,7 +82,7 @@ class Law {
     return values;
   }
 
-  /** Return log10 of the quantile at any share, interpolated if it is not one of the levels. */
+  /** Return the quantile at any share, interpolated if it is not one of the levels. */
   quantile(cell, share) {
     const known = this.levels.indexOf(share);
     if (known === this.middle) {
@@ -86,7 +102,7 @@ class Law {
     return values[upper - 1] + along * (values[upper] - values[upper - 1]);
   }
 
-  /** Return log10 of the median and of the ends of the 95 % interval. */
+  /** Return the median and the ends of the 95 % interval. */
   band(cell) {
     return [0.025, 0.5, 0.975].map((share) => this.quantile(cell, share));
   }
@@ -100,38 +116,38 @@ class Law {
     return this.lastScore;
   }
 
-  /** Return the normal score of a value in log10, by a search from the median outward. */
-  score(cell, log10) {
+  /** Return the normal score of a value of the model, by a search from the median outward. */
+  score(cell, value) {
     const {arrays, middle} = this;
     let here = arrays[middle].at(cell);
-    if (log10 >= here) {
+    if (value >= here) {
       for (let level = middle + 1; ; level += 1) {
         const next = here + arrays[level].at(cell);
-        if (log10 < next || level === arrays.length - 1) {
-          return this.between(level - 1, here, next, log10);
+        if (value < next || level === arrays.length - 1) {
+          return this.between(level - 1, here, next, value);
         }
         here = next;
       }
     }
     for (let level = middle - 1; ; level -= 1) {
       const next = here - arrays[level].at(cell);
-      if (log10 >= next || level === 0) {
-        return this.between(level, next, here, log10);
+      if (value >= next || level === 0) {
+        return this.between(level, next, here, value);
       }
       here = next;
     }
   }
 
   /** Return the score of a value, linear between the quantiles of two levels. */
-  between(level, low, high, log10) {
+  between(level, low, high, value) {
     const {scores} = this;
-    const along = (log10 - low) / Math.max(high - low, NARROWEST);
+    const along = (value - low) / Math.max(high - low, NARROWEST);
     return scores[level] + along * (scores[level + 1] - scores[level]);
   }
 
-  /** Return the probability that a measurement is at least (or at most) a value. */
+  /** Return the probability that a measurement is at least (or at most) a value of the model. */
   probability(cell, value, atMost) {
-    const score = this.score(cell, Math.log10(value));
+    const score = this.score(cell, value);
     return normalShare(atMost ? score : -score);
   }
 }
@@ -165,13 +181,13 @@ class PastLaw extends Law {
       + this.factor(cell, share > 0.5) * (this.shown.quantile(cell, share) - this.shown.quantile(cell, 0.5));
   }
 
-  score(cell, log10) {
-    const off = log10 - this.median.at(cell);
+  score(cell, value) {
+    const off = value - this.median.at(cell);
     const factor = Math.max(this.factor(cell, off > 0), NARROWEST);
     return this.shown.score(cell, this.shown.quantile(cell, 0.5) + off / factor);
   }
 
-  /** Return log10 of the median and of the ends of the 95 % interval. */
+  /** Return the median and the ends of the 95 % interval. */
   band(cell) {
     const middle = this.median.at(cell);
     const lower = this.lower.at(cell);

@@ -85,7 +85,7 @@ class Painter {
     }
     if (source.tiles) {
       const mean = await unpack(source.tiles.mean);
-      return this.painted(inside, scale, (cell) => percentOf(mean.at(cell)));
+      return this.painted(inside, scale, (cell) => changeOf(this.data, mean.at(cell)));
     }
     if ('array' in source) {
       const array = await this.array(source.array, state.quarter);
@@ -98,7 +98,7 @@ class Painter {
     if (source.change) {
       const first = await this.law(0);
       return this.painted(inside, scale,
-        (cell) => percentOf(law.quantile(cell, 0.5) - first.quantile(cell, 0.5)));
+        (cell) => changeOf(this.data, law.quantile(cell, 0.5) - first.quantile(cell, 0.5)));
     }
     if ('width' in source) {
       const [low, high] = source.width;
@@ -148,9 +148,9 @@ class Painter {
 
   quantiles(law, inside, scale, share) {
     if (!scale.logarithmic || scale.shift) {
-      return this.painted(inside, scale, (cell) => 10 ** law.quantile(cell, share));
+      return this.painted(inside, scale, (cell) => valueOf(this.data, law.quantile(cell, share)));
     }
-    // Positions on a logarithmic scale are linear in log10, and the quantiles are in log10.
+    // Positions on a logarithmic scale are linear in log10, and its quantiles are in log10.
     const low = Math.log10(scale.low);
     const flat = {logarithmic: false, low, high: Math.log10(scale.high), colours: scale.colours};
     return {...this.painted(inside, flat, (cell) => law.quantile(cell, share)), scale};
@@ -170,12 +170,12 @@ class Painter {
       }
       first[bin] = passed;
     }
-    const log10 = Math.log10(threshold);
+    const modelled = modelledOf(this.data, threshold);
     const {width: columns, height: rows} = this.data.frame;
     const indices = new Uint8Array(columns * rows);
     for (let cell = 0; cell < indices.length; cell += 1) {
       if (inside(cell)) {
-        const below = law.score(cell, log10);
+        const below = law.score(cell, modelled);
         const score = atMost ? below : -below;
         const bin = Math.floor((score + NORMAL_ENDS) / width);
         let passed = bin < 0 ? 0 : first[Math.min(bin, SCORE_BINS - 1)];

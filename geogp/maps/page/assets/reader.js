@@ -52,7 +52,7 @@ class Reader {
     }
     const bands = await Promise.all(data.quarters.map(async (_, quarter) => {
       if (data.levels) {
-        return (await painter.law(quarter)).band(cell).map((log10) => 10 ** log10);
+        return (await painter.law(quarter)).band(cell).map((end) => valueOf(data, end));
       }
       const arrays = ['lower', 'expected', 'upper'].map((name) => painter.array(name, quarter));
       return (await Promise.all(arrays)).map((array) => array.at(cell));
@@ -80,7 +80,7 @@ class Reader {
     }
     return none.map((_, quarter) => {
       const value = values.at(quarter * values.shape[1] + column);
-      return data.levels ? 10 ** value : value;
+      return data.levels ? valueOf(data, value) : value;
     });
   }
 
@@ -93,13 +93,13 @@ class Reader {
   async readLaw(number, state) {
     const {data, painter} = this;
     const law = await painter.law(state.quarter);
-    const at = (share) => 10 ** law.quantile(number, share);
+    const at = (share) => valueOf(data, law.quantile(number, share));
     return {
       median: at(0.5),
       intervals: INTERVALS.map(([low, high, name]) => ({name, low: at(low), high: at(high)})),
       bound: at(data.bound === 'upper' ? 1 - CAUTIOUS_SHARE : CAUTIOUS_SHARE),
       probability: data.threshold && state.threshold !== null
-        ? law.probability(number, state.threshold, data.threshold.at_most) : null,
+        ? law.probability(number, modelledOf(data, state.threshold), data.threshold.at_most) : null,
     };
   }
 }

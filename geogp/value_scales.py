@@ -1,0 +1,108 @@
+"""The scales on which targets are modelled: log10 of speeds and latencies, and plain decibels.
+
+Nothing else says how a value in its unit becomes the value that a model sees, how a difference of
+such values is shown, or how both are called.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ValueScale:
+    """The scale of a model's values; see `LOG10` and `DECIBELS`.
+
+    `logarithmic`: whether a model sees log10 of the value; otherwise, it sees the value itself.
+    `tag`: end of the names of variables on the scale of the model: ``log10`` or ``db``.
+    `change_tag`, `change_unit`: end of the names of variables with differences of two values as
+        people see them, and their unit: ``percent`` and ``%``, or ``db`` and ``dB``.
+    `cf_unit`: unit of differences on the scale of the model, in CF conventions.
+    `average`, `averaged`: the mean over tiles in words, alone and with what it is of: a mean of
+        log10 is a geometric mean.
+    `average_facts`: the same for JSON files.
+    `better`: the word for having the better value: ``faster`` or ``stronger``.
+    `question`: the question that a map of the value answers.
+    `decade`: how far apart two values are on this scale of which one is ten times the other.
+    """
+
+    logarithmic: bool
+    tag: str
+    change_tag: str
+    change_unit: str
+    cf_unit: str
+    average: str
+    averaged: str
+    average_facts: str
+    better: str
+    question: str
+    decade: float
+
+    def modelled(self, values: ArrayLike) -> Floats:
+        """Return values of the model from values in their unit."""
+        found = np.asarray(values, np.float64)
+        return np.log10(found) if self.logarithmic else found
+
+    def values(self, modelled: ArrayLike) -> Floats:
+        """Return values in their unit from values of the model, of the same type of numbers."""
+        found = np.asarray(modelled)
+        return np.asarray(10**found if self.logarithmic else found)
+
+    def changes(self, differences: ArrayLike) -> Floats:
+        """Return differences of values of the model as people see them: in per cent or in dB."""
+        found = np.asarray(differences, np.float64)
+        return 100 * (10**found - 1) if self.logarithmic else found
+
+    def differences(self, changes: ArrayLike) -> Floats:
+        """Return differences of values of the model; the inverse of `changes`."""
+        found = np.asarray(changes, np.float64)
+        return np.log10(1 + found / 100) if self.logarithmic else found
+
+    def unit(self, unit: str) -> str:
+        """Return the unit of differences of values of the model, such as ``log10 Mbps``."""
+        return f"log10 {unit}" if self.logarithmic else self.change_unit
+
+    def named(self, subject: str, unit: str) -> str:
+        """Return the name of the model's value, such as ``log10 latency (ms)``."""
+        return f"{'log10 ' if self.logarithmic else ''}{subject} ({unit})"
+
+
+LOG10 = ValueScale(
+    logarithmic=True,
+    tag="log10",
+    change_tag="percent",
+    change_unit="%",
+    cf_unit="1",
+    average="geometric mean",
+    averaged="geometric mean over the tiles",
+    average_facts="geometric: of log10, over tiles",
+    better="faster",
+    question="How fast",
+    decade=1.0,
+)
+"""Speeds and latencies: differences of log10 are factors."""
+
+DECIBELS = ValueScale(
+    logarithmic=False,
+    tag="db",
+    change_tag="db",
+    change_unit="dB",
+    cf_unit="dB",
+    average="mean",
+    averaged="mean of decibels over the tiles",
+    average_facts="arithmetic: of decibels, over tiles",
+    better="stronger",
+    question="How strong",
+    decade=10.0,
+)
+"""Levels and ratios of power, which are logarithms already: 10 dB is a factor of ten."""
+
+_DECIBELS = ("dB", "dBm")
+
+
+def scale_of(unit: str) -> ValueScale:
+    """Return the scale on which values of a unit are modelled."""
+    return DECIBELS if unit in _DECIBELS else LOG10
