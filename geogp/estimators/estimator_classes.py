@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geogp.errors import RequestError
+from geogp.estimators.labelled_cells import labelled
 from geogp.estimators.spatial_gp import SpatialGP
 
 
@@ -218,10 +218,21 @@ class PlaceClassGP(SpatialGP):
     covariates: Sequence[str] | None = None
     classes: int = 2
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the number of the most probable class at points, (n,)."""
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Return the number of the most probable class at points, (n,), as in `FieldGP`.
+
+        Raises
+        ------
+        RequestError
+            `return_std` is true: classes have no standard deviation.
+        """
+        if return_std:
+            raise RequestError(
+                "expected return_std=False, because classes have no standard deviation. Use "
+                "predict_distribution(X).probabilities."
+            )
         law: Any = self.predict_distribution(X)
-        return np.asarray(law.codes)
+        return labelled(X, np.asarray(law.codes), "class")
 
     def grid(self, *args: Any, **options: Any) -> Any:  # noqa: ARG002
         """Raise RequestError, because this raster would have quantiles of numbers."""

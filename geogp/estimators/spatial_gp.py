@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
 import pandas as pd
@@ -24,6 +24,7 @@ from geogp.estimators.fit_rows import (
     warn_of_absent_devices,
     warn_of_outliers,
 )
+from geogp.estimators.labelled_cells import labelled, table_of, target_of_cells
 from geogp.estimators.parameters import SpatialParameters
 from geogp.estimators.point_columns import Points, covariate_names, crs_text
 from geogp.estimators.point_scale import Bounds, PointScale
@@ -75,8 +76,10 @@ class SpatialGP(SpatialParameters):
         X
             A table (pandas or geopandas) with the columns that the estimator names, or an array
             with the columns x, y and then time, tests, devices. A table may have other columns too.
+            Or a Dataset or DataArray of xarray: its cells are the rows, in the order of its
+            dimensions, and the columns are coordinates and variables.
         y
-            Measurements, (n,), in any unit.
+            Measurements, (n,), in any unit. If X is of xarray, a DataArray of its cells, or (n,).
 
         Returns
         -------
@@ -115,6 +118,7 @@ class SpatialGP(SpatialParameters):
         `groups`, (n,), are as in `Data`; `warn` receives each warning.
         """
         self.check()
+        X, y = table_of(X, self.columns()), target_of_cells(X, y)
         points = self.columns().read(X)
         if isinstance(X, pd.DataFrame):
             warn_of_absent_counts(self.columns(), points, warn)
@@ -149,10 +153,39 @@ class SpatialGP(SpatialParameters):
         self._train = None if network.holds_rows else (points.at(~held_out), target[~held_out])
         return self
 
+    @overload
+    def predict(
+        self, X: "xr.Dataset | xr.DataArray", return_std: Literal[False] = False
+    ) -> "xr.DataArray": ...
+    @overload
+    def predict(
+        self, X: "xr.Dataset | xr.DataArray", return_std: Literal[True]
+    ) -> "tuple[xr.DataArray, xr.DataArray]": ...
+    @overload
+    def predict(self, X: Any, return_std: Literal[False] = False) -> Floats: ...
+    @overload
+    def predict(self, X: Any, return_std: Literal[True]) -> tuple[Floats, Floats]: ...
     @checked_arguments
-    def predict(self, X: Any) -> Floats:
-        """Return the medians of the predictive distributions at points, (n,), in the unit of y."""
-        return self.predict_distribution(X).median
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Return the medians of the predictive distributions at points, in the unit of y.
+
+        Parameters
+        ----------
+        X
+            As in `predict_distribution`.
+        return_std
+            Return also the standard deviations of a new measurement, with its noise, each (n,):
+            ``predict_distribution(X).sd``. They belong to the mean, from which the median differs
+            if a distribution is skewed; intervals of distributions with heavy tails do not follow
+            from them. ``predict_distribution(X).interval(0.95)`` has the intervals.
+
+        Returns
+        -------
+        An array, (n,). If X is of xarray, a DataArray with the dimensions and coordinates of X.
+        """
+        law = self.predict_distribution(X)
+        median = labelled(X, law.median, "median")
+        return (median, labelled(X, law.sd, "sd")) if return_std else median
 
     @checked_arguments
     def predict_distribution(self, X: Any, *, level: bool = False) -> Prediction:
@@ -181,6 +214,7 @@ class SpatialGP(SpatialParameters):
             The table has the column of tests, but lacks the column of devices.
         """
         network = self._fitted()
+        X = table_of(X, self.columns())
         points = self._read(X)
         if isinstance(X, pd.DataFrame) and not level:
             warn_of_absent_devices(self.columns(), points)
@@ -202,7 +236,7 @@ class SpatialGP(SpatialParameters):
             As in `predict_distribution`. Also DataError if the lengths of X and y differ.
         """
         law = self.predict_distribution(X)
-        return -float(law.log_score(target_of(y, len(law))).mean())
+        return -float(law.log_score(target_of(target_of_cells(X, y), len(law))).mean())
 
     @checked_arguments
     def joint(
@@ -247,7 +281,7 @@ class SpatialGP(SpatialParameters):
         training = getattr(self, "_train", None)
         if rows is not None:
             row_points = self._read(rows[0])
-            training = row_points, target_of(rows[1], len(row_points))
+            training = row_points, target_of(target_of_cells(*rows), len(row_points))
             check_rows(network, training[1])
         if training is None and network.has_level and not network.holds_rows:
             raise RequestError(
@@ -291,7 +325,7 @@ class SpatialGP(SpatialParameters):
     @checked_arguments
     def grid(
         self,
-        region: "Region | Bounds",
+        region: "Region | Bounds | xr.Dataset | xr.DataArray",
         *,
         time: Any = None,
         tests: float = 1,
@@ -308,7 +342,8 @@ class SpatialGP(SpatialParameters):
         ----------
         region
             A region from `read_region`, for a raster of its tiles; or a box (west, south, east,
-            north) in the coordinates of the estimator.
+            north) in the coordinates of the estimator; or a Dataset or DataArray of xarray, for the
+            raster of its coordinates, which have the names of the columns x and y.
         time
             Text such as ``2023Q4``, a date, a period, or a number in `time_unit`. Needed if the
             model was fitted to rows at several times.
@@ -326,7 +361,8 @@ class SpatialGP(SpatialParameters):
             Predict the level, without the noise of measurements.
         covariates
             A function for each covariate, by name. The function receives coordinates x and y in the
-            crs of the estimator, each (n,), and returns values of the covariate, (n,).
+            crs of the estimator, each (n,), and returns values of the covariate, (n,). The
+            variables of a Dataset that have the names of covariates need no functions.
         provider
             The provider of the map. Needed if the model was fitted to rows of several providers.
 
@@ -336,7 +372,8 @@ class SpatialGP(SpatialParameters):
             A raster with the dimensions y and x, and the variables ``median``, ``mean``,
             ``lower_95``, ``upper_95``, ``sd`` and ``function_sd``. Values are in the unit of the
             measurements, and NaN outside the region. Coordinates are in EPSG:3857 for a region, and
-            in the crs of the estimator for a box. ``.rio.to_raster`` writes the raster to a file.
+            in the crs of the estimator for a box. The raster of a Dataset or DataArray has its
+            coordinates and dimensions. ``.rio.to_raster`` writes the raster to a file.
 
         Raises
         ------
@@ -349,7 +386,8 @@ class SpatialGP(SpatialParameters):
         from geogp.estimators import point_grid  # noqa: PLC0415 - slow
 
         self._fitted()
-        columns, functions = self.columns(), covariates or {}
+        columns = self.columns()
+        functions = {**point_grid.own_covariates(region, columns), **(covariates or {})}
         point_grid.check_grid(columns, functions, provider)
         when = point_grid.grid_time(self.scale_, time, self.time_unit)
         whole_number("tests", tests, 1, MAX_TESTS)
@@ -367,9 +405,7 @@ class SpatialGP(SpatialParameters):
             inputs = self.scale_.inputs(columns.checked(points))
             return self.network_.predict(inputs, tests, devices, level=level)
 
-        return point_grid.predicted_grid(
-            predict, region, self.crs, zoom=zoom, resolution=resolution
-        )
+        return point_grid.predicted_grid(predict, region, columns, zoom=zoom, resolution=resolution)
 
     @property
     def coefficients_(self) -> pd.DataFrame:
@@ -418,6 +454,7 @@ class SpatialGP(SpatialParameters):
         save_model(network, path, context)
 
     def _read(self, X: Any) -> Points:
+        X = table_of(X, self.columns())
         points = replace(self.columns(), group=None).read(X)  # points are of new groups
         check_metres(points, self.crs, self.scale_)
         check_width(X, self.n_features_in_, named=hasattr(self, "feature_names_in_"))
