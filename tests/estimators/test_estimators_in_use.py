@@ -11,6 +11,8 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from geogp import DeepBasisGP, KernelGP, split
 from geogp.errors import DataError
@@ -141,3 +143,18 @@ class TestDegrees:
         polar = points.assign(east=1e5 * (points.east - 0.5), north=1e5 * (points.north - 0.5))
         model = DeepBasisGP(**PLAIN | {"crs": "EPSG:3413"}).fit(polar, points.value)
         assert np.isfinite(model.predict(pd.DataFrame({"east": [0.0], "north": [0.0]}))).all()
+
+
+class TestInNotebooks:
+    def test_an_estimator_shows_its_parameters_and_whether_it_is_fitted(self, points):
+        model = DeepBasisGP(**PLAIN | {"x": "<b>"})
+        html = model._repr_html_()
+        assert "DeepBasisGP (not fitted)" in html
+        assert "<td>x</td><td>&#x27;&lt;b&gt;&#x27;</td>" in html
+        assert "random_state" not in html
+        fitted = model.set_params(x="east").fit(points, points.value)
+        assert "DeepBasisGP (fitted)" in fitted._repr_html_()
+
+    def test_a_pipeline_shows_it(self):
+        pipeline = make_pipeline(StandardScaler(), KernelGP(rank=12345))
+        assert "12345" in pipeline._repr_html_()
