@@ -195,6 +195,7 @@ PARAMETERS = {
     "rank": {"None"},
     "batch": {"None"},
     "random_state": set(),
+    "verbose": {"a truth"},
     "model": set(),
     "alpha": {"None", "half"},
     "noise": set(),

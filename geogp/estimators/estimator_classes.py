@@ -89,6 +89,9 @@ class FieldGP(SpatialGP):
         ``auto``, ``cpu`` or ``cuda``.
     random_state
         Seed for the choice of validation rows and for the fit.
+    verbose
+        Whether `fit` prints its progress to standard error: for each epoch the validation score and
+        the time that the other epochs take at most, and for an exact process its parts.
 
     Attributes
     ----------
@@ -135,7 +138,9 @@ class DeepBasisGP(SpatialGP):
     ----------
     model
         One of ``geogp.list_models("deep")``.
-    x, y, crs, time, time_unit, validation, device, random_state, preset, epochs, rank, batch
+    x, y, crs, time, time_unit, validation, device, random_state
+        As in `FieldGP`.
+    preset, epochs, rank, batch, verbose
         As in `FieldGP`.
     alpha, beta
         Weights in the objective of dPPGP and PPGP; by default those of the preset.
@@ -162,7 +167,9 @@ class KernelGP(SpatialGP):
     ----------
     model
         One of ``geogp.list_models("kernel")``.
-    x, y, crs, time, time_unit, validation, device, random_state, preset, epochs, rank, batch
+    x, y, crs, time, time_unit, validation, device, random_state
+        As in `FieldGP`.
+    preset, epochs, rank, batch, verbose
         As in `FieldGP`.
     """
 
@@ -181,7 +188,9 @@ class CountGP(SpatialGP):
     ----------
     model
         One of ``geogp.list_models("count")``.
-    x, y, crs, time, time_unit, validation, device, random_state, preset, epochs, rank, batch
+    x, y, crs, time, time_unit, validation, device, random_state
+        As in `FieldGP`.
+    preset, epochs, rank, batch, verbose
         As in `FieldGP`.
     exposure
         Column with the size of the area or time span in which the events of a row were counted. By
@@ -205,7 +214,9 @@ class PlaceClassGP(SpatialGP):
     ----------
     model
         One of ``geogp.list_models("class")``.
-    x, y, crs, time, time_unit, validation, device, random_state, preset, epochs, rank, batch
+    x, y, crs, time, time_unit, validation, device, random_state
+        As in `FieldGP`.
+    preset, epochs, rank, batch, verbose
         As in `FieldGP`.
     covariates
         Columns of a table that are further inputs of the basis, scaled as in `FieldGP`.

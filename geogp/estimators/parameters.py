@@ -45,6 +45,7 @@ class EstimatorParameters:
     rank: int | None
     batch: int | None
     random_state: int
+    verbose: bool
 
     history_: Any
     n_features_in_: int
@@ -197,6 +198,7 @@ class SpatialParameters(EstimatorParameters):
     batch: int | None = None
     device: str = "auto"
     random_state: int = 0
+    verbose: bool = False
 
     def check(self) -> None:
         """Raise RequestError if a parameter is out of range, or the model is of another family."""

@@ -30,6 +30,7 @@ from geogp.estimators.point_columns import Points, covariate_names, crs_text
 from geogp.estimators.point_scale import Bounds, PointScale
 from geogp.models.catalogue.fit_plan import Tell
 from geogp.models.catalogue.storage import save_model
+from geogp.models.fitting.fit_progress import FitProgress
 from geogp.models.fitting.loop import FitState
 from geogp.models.joint.level import JointLevel, check_rows, joint_level
 from geogp.models.names import find_model
@@ -101,7 +102,10 @@ class SpatialGP(SpatialParameters):
             a measurement is very far from the others; the model has more weights than rows; or
             there are so few rows that cross-validation sets the width of the intervals.
         """
-        return self.fit_watched(X, y)
+        if not self.verbose:
+            return self.fit_watched(X, y)
+        with FitProgress(type(self).__name__) as shown:
+            return self.fit_watched(X, y, progress=shown.epoch, stage=shown.stage)
 
     def fit_watched(
         self,

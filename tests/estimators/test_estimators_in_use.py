@@ -4,6 +4,7 @@ import copy
 import pickle
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from geogp import DeepBasisGP, KernelGP, split
+from geogp import ClassGP, DeepBasisGP, FieldGP, KernelGP, load_model, split
 from geogp.errors import DataError
 
 PLAIN = {"x": "east", "y": "north", "crs": None, "epochs": 1, "rank": 8}
@@ -158,3 +159,34 @@ class TestInNotebooks:
     def test_a_pipeline_shows_it(self):
         pipeline = make_pipeline(StandardScaler(), KernelGP(rank=12345))
         assert "12345" in pipeline._repr_html_()
+
+
+class TestVerbose:
+    @pytest.mark.parametrize(
+        ("model", "told"),
+        [
+            (DeepBasisGP(**PLAIN | {"epochs": 3}), ["epoch 1 of 3", "cross-validation", "fitted"]),
+            (FieldGP(x="east", y="north", crs=None), ["covariances of 120", "left out", "fitted"]),
+        ],
+    )
+    def test_it_prints_and_changes_no_number(self, model, told, points, capsys):
+        usual = clone(model).fit(points, points.value).predict(points)
+        assert capsys.readouterr() == ("", "")
+        shown = clone(model.set_params(verbose=True))
+        assert shown.verbose
+        np.testing.assert_array_equal(shown.fit(points, points.value).predict(points), usual)
+        out, err = capsys.readouterr()
+        assert out == ""
+        places = [err.index(text) for text in told]
+        assert places == sorted(places)
+
+    def test_each_member_of_an_ensemble_has_its_lines(self, points, capsys):
+        model = ClassGP(columns=["east", "north"], members=2, epochs=1, rank=8, verbose=True)
+        model.fit(points, points.value > 0)
+        assert "ClassGP 2 of 2: epoch 1 of 1" in capsys.readouterr().err
+
+    def test_files_keep_it_and_old_files_have_none(self, points, tmp_path):
+        DeepBasisGP(**PLAIN, verbose=True).fit(points, points.value).save(tmp_path / "new")
+        assert load_model(tmp_path / "new").verbose
+        fixtures = Path(__file__).parents[1] / "fixtures"
+        assert not load_model(fixtures / "run-0.2" / "field" / "model.safetensors").verbose

@@ -94,7 +94,7 @@ class FitPlan:
         """Build and train a model; with few rows, cross-validation sets the width of intervals.
 
         `train`, `validation`: rows to learn from, and rows that choose the epoch.
-        `warn`: called with warnings about the rows. `stage`: called when cross-validation begins.
+        `warn`: called with warnings about the rows. `stage`: called when a long part begins.
         `name`: name of the fit in messages.
 
         Raises the errors of `build` and `loop.fit`, and DataError if there are too few
@@ -114,7 +114,7 @@ class FitPlan:
                 f"{sessions:,} groups."
             )
         if exact and (sessions or spare <= MOST_ROWS):
-            return self._fit_exact(known, warn)
+            return self._fit_exact(known, warn, stage)
         if known.error_variance.any():
             raise RequestError(
                 f"known error variances need an exact process, for {MIN_PLACES:,} to "
@@ -145,7 +145,9 @@ class FitPlan:
                 )
         return fitted, state
 
-    def _fit_exact(self, rows: Data, warn: Tell | None) -> tuple[Model, FitState]:
+    def _fit_exact(
+        self, rows: Data, warn: Tell | None, stage: Tell | None
+    ) -> tuple[Model, FitState]:
         """Fit an exact process to all rows; raise the errors of `fit`."""
         check_places(rows, STATIONS)
         tell = warn if warn is not None else lambda _: None
@@ -160,4 +162,5 @@ class FitPlan:
             sizes = without_constants(rows.x, self.sizes)
         for warning in caught:
             tell(str(warning.message))
-        return fit_exact(self.model, sizes, rows, self.preset.seed, self.device, warn=tell)
+        seed = self.preset.seed
+        return fit_exact(self.model, sizes, rows, seed, self.device, warn=tell, stage=stage)

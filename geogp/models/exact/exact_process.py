@@ -328,12 +328,14 @@ def fit_exact(
     device: torch.device,
     *,
     warn: Callable[[str], None] = warnings.warn,
+    stage: Callable[[str], None] | None = None,
 ) -> tuple[ExactProcess, FitState]:
     """Fit an exact process to rows; the history has the mean log score of the rows, each left out.
 
     The rows of a session are pooled into passes, and left out together. `warn` is told about rows
-    that are not used. Raises DataError if all targets are equal or all rows are of one session,
-    RequestError if memory is short, and NumericalError if no covariance of the rows factorises.
+    that are not used, and `stage` of each part of the fit. Raises DataError if all targets are
+    equal or all rows are of one session, RequestError if memory is short, and NumericalError if no
+    covariance of the rows factorises.
     """
     start = monotonic()
     if data.y.min() == data.y.max():
@@ -362,6 +364,8 @@ def fit_exact(
         torch.as_tensor(errors).to(device) if errors.any() else None,
         session,
     )
+    begin = stage if stage is not None else lambda _: None
+    begin(f"averaging over covariances of {n:,} rows")
     process = ExactProcess(
         name=name,
         architecture=architecture,
@@ -371,6 +375,7 @@ def fit_exact(
         law=no_law(COVARIATES),
         within=within,
     )
+    begin("learning from the errors of rows that are left out")
     process = process.learned(y, passes)
     own, variance = process.left_out(passes)
     scores = Prediction.of_moments(mean + sd * own, sd**2 * variance).log_score(data.y)
