@@ -129,4 +129,4 @@ def grid_time(scale: PointScale, time: Any, unit: str | None) -> Times | None:
         return None
     if time is None:
         raise RequestError("expected time=, because the model was fitted to rows at several times.")
-    return time_at(time, unit)
+    return time if isinstance(time, Times) else time_at(time, unit)

@@ -1,7 +1,11 @@
-"""The base class of all estimators: fit, predict, score, joint distributions, grids and files."""
+"""The base class of all estimators: fit, predict, score, joint distributions, grids and files.
+
+The file is long because each public method says what it takes, returns and raises.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
@@ -13,6 +17,7 @@ from geogp.arguments import checked_arguments
 from geogp.choices import MAX_TESTS, check_sample, whole_number
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
+from geogp.estimators.fit_plot import fit_plot, last_time, some_rows
 from geogp.estimators.fit_rows import (
     check_metres,
     check_width,
@@ -154,6 +159,7 @@ class SpatialGP(SpatialParameters):
         self.network_, self.scale_, self.history_ = network, scale, history
         self.take_features(X, getattr(X, "columns", ()), np.shape(X)[1])
         self.validation_ = held_out & network.validates
+        self._shown = some_rows(points, target)
         self._train = None if network.holds_rows else (points.at(~held_out), target[~held_out])
         return self
 
@@ -410,6 +416,53 @@ class SpatialGP(SpatialParameters):
             return self.network_.predict(inputs, tests, devices, level=level)
 
         return point_grid.predicted_grid(predict, region, columns, zoom=zoom, resolution=resolution)
+
+    @checked_arguments
+    def plot(
+        self,
+        X: Any = None,
+        y: ArrayLike | None = None,
+        *,
+        time: Any = None,
+        covariates: Mapping[str, Callable[[Floats, Floats], ArrayLike]] | None = None,
+        provider: str | None = None,
+    ) -> Any:
+        """Return a figure: maps of the median and of the width of its 95 % interval, and errors.
+
+        The maps have the box of the training rows. The errors are those of test rows, if these are
+        given. Otherwise, an exact process predicts each training row from the others; other models
+        know the training rows, so that their errors at new places are larger.
+
+        Parameters
+        ----------
+        X, y
+            Test rows, as for `fit`.
+        time
+            As in `grid`; by default the last time of the training rows.
+        covariates, provider
+            As in `grid`.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            A figure of pyplot, so that a notebook or ``pyplot.show()`` shows it.
+
+        Raises
+        ------
+        RequestError
+            The estimator is not fitted, or was loaded from a file and X and y are not given; the
+            model is one of counts or classes; or as in `grid`.
+        """
+        network = self._fitted()
+        if (X is None) != (y is None):
+            raise RequestError("expected both X and y, or none of them, found one.")
+        given = None
+        if X is not None:
+            law = self.predict_distribution(X)
+            given = self._read(X), target_of(target_of_cells(X, y), len(law)), law
+        when = last_time(self.scale_) if time is None else time
+        grid = partial(self.grid, time=when, covariates=covariates, provider=provider)
+        return fit_plot(network, self.scale_, grid, given, getattr(self, "_shown", None))
 
     @property
     def coefficients_(self) -> pd.DataFrame:

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -82,6 +82,23 @@ def test_processes_give_the_scores_of_one_process(points):
         cross_val_score(model, points, points.value, cv=2, n_jobs=jobs) for jobs in (1, 2)
     )
     np.testing.assert_array_equal(alone, together)
+
+
+def test_a_grid_search_over_a_pipeline_finds_the_covariate(points):
+    table = points[:80].assign(
+        height=np.random.default_rng(1).normal(size=80), other=1.0 * points.index[:80]
+    )
+    pipeline = make_pipeline(
+        StandardScaler().set_output(transform="pandas"), FieldGP(x="east", y="north", crs=None)
+    )
+    names = "fieldgp__covariates"
+    search = GridSearchCV(
+        pipeline, {names: [None, ["other"], ["height"]]}, cv=2, error_score="raise"
+    )
+    search.fit(table.drop(columns="value"), table.value + table.height)
+    assert search.best_params_ == {names: ["height"]}
+    error = search.predict(table.drop(columns="value")) - (table.value + table.height)
+    assert np.sqrt(np.mean(error**2)) < 0.2
 
 
 @pytest.mark.parametrize("validation", ["random", "blocks"])

@@ -15,6 +15,7 @@ from geogp.models.catalogue.build import Scaling, build, without_constants
 from geogp.models.exact.exact_process import fit_exact
 from geogp.models.exact.passes import MOST_PASSES, MOST_ROWS
 from geogp.models.fitting.few_rows import (
+    FOLDS,
     MIN_PLACES,
     are_few,
     check_places,
@@ -22,6 +23,7 @@ from geogp.models.fitting.few_rows import (
     fold_residuals,
     width_factor,
 )
+from geogp.models.fitting.fit_progress import duration
 from geogp.models.fitting.loop import FitState, Progress, fit
 from geogp.models.names import find_model
 from geogp.models.presets import Preset
@@ -132,7 +134,8 @@ class FitPlan:
         if few:
             named = f" ({name})" if name else ""
             if stage is not None:
-                stage(f"estimating the width of intervals by cross-validation{named}")
+                told = f"{FOLDS} fits, about {duration(FOLDS * state.seconds)}"
+                stage(f"estimating the width of intervals by cross-validation{named}: {told}")
             start = monotonic()
             factor = width_factor(fold_residuals(self.build, known, settings))
             fitted = fitted.widened(factor)

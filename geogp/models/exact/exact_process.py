@@ -255,6 +255,27 @@ class ExactProcess(Model):
         variance = variance + self.within * (1 - 1 / passes.rows)
         return mean[passes.number], variance[passes.number]
 
+    @precision(options.DOUBLE)
+    def left_out_rows(self) -> tuple[Prediction, Floats]:
+        """Return predictions of the rows, each from the others; see `Model.left_out_rows`.
+
+        Rows of which others tell nothing are left out.
+        """
+        mean, variance = self.mixture.left_out
+        distance, reach = self.mixture.near(None)[0], self.mixture.reach
+        fade = np.square(reach / np.maximum(distance, reach))
+        law = self.law.parameters(self._covariates(None)).faded(fade)
+        location, scale, shape = law.distribution()
+        centre, sd = float(self.y_mean), float(self.y_sd)
+        predicted = Prediction(
+            centre + sd * (mean + location * np.sqrt(variance)),
+            np.zeros(len(mean)),
+            np.square(scale * sd) * variance,
+            shape=shape,
+        )
+        told = self.mixture.foretold
+        return predicted[told], centre + sd * self.mixture.rows.y.cpu().numpy()[told]
+
     def learned(self, y: Floats, passes: Passes) -> Self:
         """Return the process with the law of the errors of measurements that are left out.
 
