@@ -107,6 +107,7 @@ class SpatialGP(SpatialParameters):
             a measurement is very far from the others; the model has more weights than rows; or
             there are so few rows that cross-validation sets the width of the intervals.
         """
+        self.check()
         if not self.verbose:
             return self.fit_watched(X, y)
         with FitProgress(type(self).__name__) as shown:
