@@ -8,6 +8,7 @@ from estimator_worlds import TINY
 
 from geogp import DeepBasisGP, FieldGP
 from geogp.errors import DataError, RequestError
+from geogp.estimators.estimator_classes import PlaceClassGP
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*rows at .* places are few")
 
@@ -113,6 +114,19 @@ def test_cells_without_measurements_are_left_out_by_the_user(stations):
 def test_what_is_refused(stations, change, error, match):
     with pytest.raises(error, match=match):
         DeepBasisGP(**PLAIN, **TINY).fit(*change(stations, stations["value"]))
+
+
+def test_classes_have_labels_but_no_standard_deviation(raster):
+    model = PlaceClassGP(**PLAIN, **TINY, validation="random")
+    model.fit(raster, (raster["value"] > raster["value"].mean()).astype(int))
+    found = model.predict(raster)
+    assert found.dims == ("north", "east")
+    codes = model.predict_distribution(raster).codes
+    np.testing.assert_array_equal(found.to_numpy().ravel(), codes)
+    with pytest.raises(RequestError, match=r"classes have no standard deviation.*probabilities"):
+        model.predict(raster, return_std=True)
+    with pytest.raises(RequestError, match="counts and classes have no errors"):
+        model.plot()
 
 
 class TestGrid:
