@@ -29,9 +29,9 @@ ADVICE = {
     "sample_weight": "geogp has no weights of rows. A measurement that averages more tests has "
     "less noise: name the columns of tests and devices, as in FieldGP(tests='tests', "
     "devices='devices')",
-    "return_std": "predict returns medians only. Use predict_distribution(X).sd, or "
-    "predict_distribution(X).interval(0.95)",
-    "return_cov": "predict returns medians only. Use joint(X).weighted_sums(numpy.eye(len(X)))"
+    "return_std": "only predict of numbers has it. A predictive distribution has sd and interval; "
+    "classes have no standard deviation, but predict_proba(X)",
+    "return_cov": "predict returns no covariances. Use joint(X).weighted_sums(numpy.eye(len(X)))"
     ".covariance for the covariances of the level",
 }
 """What to do instead of an argument that other libraries have."""

@@ -2,6 +2,7 @@
 
 import inspect
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -112,6 +113,7 @@ CALLS = {
     "fit(X)": (lambda m, v: _new().fit(v, m["points"].value), set()),
     "fit(y)": (lambda m, v: _new().fit(m["points"], v), set()),
     "predict": (lambda m, v: m["deep"].predict(v), set()),
+    "predict(return_std)": (lambda m, v: m["deep"].predict(m["points"], v), {"a truth"}),
     "score(y)": (lambda m, v: m["deep"].score(m["points"], v), set()),
     "level": (lambda m, v: m["deep"].predict_distribution(m["points"], level=v), {"a truth"}),
     "save": (lambda m, v: m["deep"].save(v), TEXT),
@@ -193,6 +195,7 @@ PARAMETERS = {
     "rank": {"None"},
     "batch": {"None"},
     "random_state": set(),
+    "verbose": {"a truth"},
     "model": set(),
     "alpha": {"None", "half"},
     "noise": set(),
@@ -226,14 +229,19 @@ def test_a_wrong_number_of_arguments_is_a_type_error():
     ("argument", "match"),
     [
         ("sample_weight", "no weights of rows.*tests and devices"),
-        ("return_std", r"predict_distribution\(X\)\.sd"),
+        ("return_std", r"classes have no standard deviation, but predict_proba\(X\)"),
         ("return_cov", r"joint\(X\)\.weighted_sums"),
     ],
 )
 def test_arguments_of_other_libraries_have_an_advice(argument, match, made, points):
-    call = made["deep"].fit if argument == "sample_weight" else made["deep"].predict
+    rows = points[["east", "north"]]
+    call = {
+        "sample_weight": partial(made["deep"].fit, points, points.value),
+        "return_std": partial(made["class"].predict, rows),
+        "return_cov": partial(made["deep"].predict, points),
+    }[argument]
     with pytest.raises(RequestError, match=match):
-        call(*(points, points.value)[: 2 if argument == "sample_weight" else 1], **{argument: True})
+        call(**{argument: True})
 
 
 def test_values_of_numpy_and_lists_are_of_a_kind():
@@ -284,11 +292,11 @@ class TestMissingValues:
         np.testing.assert_array_equal(found, made["deep"].predict(points))
 
 
-def test_tables_of_xarray_say_how_to_convert_them(points):
+def test_tables_of_xarray_are_converted_for_classes(points):
     table = xr.Dataset({name: ("row", points[name]) for name in ("east", "north")})
     for given in (table, table.to_array().T):
         with pytest.raises(DataError, match=r"to_dataframe\(\)\.reset_index\(\)"):
-            _new().fit(given, points.value)
+            geogp.ClassGP(epochs=1).fit(given, points.value > 0)
 
 
 class TestThirdColumn:

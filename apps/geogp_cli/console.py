@@ -15,7 +15,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
 from geogp.errors import visible_lines
-from geogp.runs.progress import PhaseClock, ProgressListener, duration
+from geogp.models.fitting.fit_progress import duration
+from geogp.runs.progress import PhaseClock, ProgressListener
 
 _ERRORS = Console(stderr=True, soft_wrap=True, emoji=False)
 _LINE_SHARE = 0.1

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from html import escape
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -26,8 +27,10 @@ from geogp.answers.requests import (
     RunRequest,
 )
 from geogp.arguments import checked_arguments, places_of
+from geogp.distributions.html_tables import html_table
 from geogp.errors import DataError, RequestError
 from geogp.runs.pipeline.arithmetic import arithmetic
+from geogp.runs.pipeline.write import PAGE_FILE, REPORT_FILES
 from geogp.runs.progress import ProgressListener
 from geogp.runs.reopen import Reopened, reopen
 from geogp.runs.run_places import PLACES_IN_RUN, RunPlaces
@@ -42,6 +45,27 @@ class Run(StoredRun):
     """A finished run with methods that answer questions about its map; see `StoredRun`."""
 
     _opened: dict[Any, Reopened] = field(default_factory=dict, init=False, repr=False)
+
+    def _repr_html_(self) -> str:
+        """Return what the run is, links to its pages, and the coverage of its intervals."""
+        record = self.record
+        title = (
+            f"Run {self.path.name}: {record.target}, {record.service}, {record.region_in_words}, "
+            f"by {record.model}"
+        )
+        pages = (self.path.resolve() / name for name in (PAGE_FILE, REPORT_FILES[-1]))
+        links = [
+            f'<a href="{escape(page.as_uri())}">{page.name}</a>' for page in pages if page.is_file()
+        ]
+        shown = {"coverage_95": "in their 95 % interval", "accuracy": "of the predicted class"}
+        scores = [
+            {"split": split, "stratum": stratum, "test rows": found.n}
+            | {told: getattr(found, name) for name, told in shown.items() if hasattr(found, name)}
+            for split, strata in record.metrics.items()
+            for stratum, found in strata.items()
+        ]
+        columns = {name: [row[name] for row in scores] for name in scores[0]}
+        return f"{html_table(title, columns)}<p>{' '.join(links)}</p>"
 
     def reopen(
         self,

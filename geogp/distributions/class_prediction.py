@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from geogp.arguments import numbers_of
+from geogp.distributions.html_tables import SHOWN_ROWS, html_table
 from geogp.distributions.quantity import Quantity, Variable
 from geogp.errors import DataError
 
@@ -65,6 +66,17 @@ class ClassPrediction:
     ) -> "ClassPrediction":
         """Return the prediction at some of the points."""
         return replace(self, mean=self.mean[:, rows], variance=self.variance[:, rows])
+
+    def _repr_html_(self) -> str:
+        """Return the first predictions as a table; notebooks show it."""
+        first = self[:SHOWN_ROWS]
+        probabilities = enumerate(first.probabilities.T.tolist())
+        columns = {
+            "class": first.codes.tolist(),
+            "entropy": first.entropy.tolist(),
+            **{f"p of class {code}": values for code, values in probabilities},
+        }
+        return html_table(f"ClassPrediction at {len(self):,} points", columns, rows=len(self))
 
     def pooled(self, pieces: int) -> "ClassPrediction":  # noqa: ARG002
         """Return the prediction, because `pieces` equal tiles together have the class of a tile."""

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geogp.arguments import check_size, fits, rows_of, value_shown
 from geogp.choices import MAX_DRAWS, MAX_SEED, above_zero, whole_number
+from geogp.distributions.html_tables import SHOWN_ROWS, html_table
 from geogp.distributions.quantity import Quantity, Variable
 from geogp.distributions.shapes import GAUSSIAN, Floats, Shape
 from geogp.errors import NumericalError, RequestError
@@ -100,6 +101,14 @@ class Prediction:
         """Return the prediction at some of the points."""
         parts: dict[str, Any] = {name: part[rows] for name, part in vars(self).items()}
         return replace(self, **parts)
+
+    def _repr_html_(self) -> str:
+        """Return the first predictions as a table; notebooks show it."""
+        first = self[:SHOWN_ROWS]
+        lower, upper = first.interval(0.95) if len(first) else (first.mean, first.mean)
+        values = {"median": first.median, "lower 95 %": lower, "upper 95 %": upper, "sd": first.sd}
+        columns = {name: value.tolist() for name, value in values.items()}
+        return html_table(f"{type(self).__name__} at {len(self):,} points", columns, rows=len(self))
 
     def widened(self, factor: float) -> "Prediction":
         """Return the prediction with its standard deviations multiplied by a factor."""

@@ -20,6 +20,7 @@ from geogp.estimators.stored_schema import StoredClasses
 from geogp.models.catalogue.build import SCALINGS, Scaling
 from geogp.models.catalogue.fit_plan import FitPlan
 from geogp.models.catalogue.storage import save_models
+from geogp.models.fitting.fit_progress import FitProgress
 from geogp.models.fitting.loop import FitState
 from geogp.models.names import CLASS_MODELS
 from geogp.models.numerics.arrays import as_floats
@@ -28,6 +29,7 @@ from geogp.models.papers.classes.processes import ClassProcess
 from geogp.models.presets import CLASS_PRESETS
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
+from geogp.models.process.model import Model
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -73,6 +75,8 @@ class ClassGP(EstimatorParameters):
         ``auto``, ``cpu`` or ``cuda``.
     random_state
         Seed for the choice of validation rows and for the fit.
+    verbose
+        Whether `fit` prints its progress and the time that is left, as in `FieldGP`.
 
     Attributes
     ----------
@@ -112,6 +116,7 @@ class ClassGP(EstimatorParameters):
     batch: int | None = None
     device: str = "auto"
     random_state: int = 0
+    verbose: bool = False
 
     classes_: NDArray[Any] = field(init=False)
     networks_: list[ClassProcess] = field(init=False)
@@ -157,7 +162,7 @@ class ClassGP(EstimatorParameters):
         for member in range(self.members):
             seed = (self.members * int(self.random_state) + member) % MAX_SEED
             plan = self.plan(rows, len(classes), seed)
-            network, state = plan.fit(rows, chosen, warn=warn_caller)
+            network, state = self._fitted(plan, rows, chosen, member)
             networks.append(cast("ClassProcess", network))
             history.append(state)
         self.classes_, self.networks_, self.history_ = classes, networks, history
@@ -272,6 +277,14 @@ class ClassGP(EstimatorParameters):
         sizes = Architecture(d, preset.h, preset.r, dropped=dropped, classes=classes)
         device = pick_device(self.device)
         return FitPlan(self.model, replace(preset, seed=seed), sizes, device, self.scaling)
+
+    def _fitted(
+        self, plan: FitPlan, rows: Data, chosen: Data, member: int
+    ) -> tuple[Model, FitState]:
+        if not self.verbose:
+            return plan.fit(rows, chosen, warn=warn_caller)
+        with FitProgress(f"{type(self).__name__} {member + 1} of {self.members}") as shown:
+            return plan.fit(rows, chosen, warn=warn_caller, progress=shown.epoch)
 
     def _inputs(self, X: Any, *, fitted: bool) -> Floats:
         """Return the inputs of rows, (n, d); if fitted, those of the columns of the fit."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geogp.errors import RequestError
+from geogp.estimators.labelled_cells import labelled
 from geogp.estimators.spatial_gp import SpatialGP
 
 
@@ -100,6 +100,9 @@ class FieldGP(SpatialGP):
         ``auto``, ``cpu`` or ``cuda``.
     random_state
         Seed for the choice of validation rows and for the fit.
+    verbose
+        Whether `fit` prints its progress to standard error: for each epoch the validation score and
+        the time that the other epochs take at most, and for an exact process its parts.
 
     Attributes
     ----------
@@ -147,7 +150,9 @@ class DeepBasisGP(SpatialGP):
     ----------
     model
         One of ``geogp.list_models("deep")``.
-    x, y, crs, time, time_unit, validation, device, random_state, preset, epochs, rank, batch
+    x, y, crs, time, time_unit, validation, device, random_state
+        As in `FieldGP`.
+    preset, epochs, rank, batch, verbose
         As in `FieldGP`.
     alpha, beta
         Weights in the objective of dPPGP and PPGP; by default those of the preset.
@@ -174,7 +179,9 @@ class KernelGP(SpatialGP):
     ----------
     model
         One of ``geogp.list_models("kernel")``.
-    x, y, crs, time, time_unit, validation, device, random_state, preset, epochs, rank, batch
+    x, y, crs, time, time_unit, validation, device, random_state
+        As in `FieldGP`.
+    preset, epochs, rank, batch, verbose
         As in `FieldGP`.
     """
 
@@ -193,7 +200,9 @@ class CountGP(SpatialGP):
     ----------
     model
         One of ``geogp.list_models("count")``.
-    x, y, crs, time, time_unit, validation, device, random_state, preset, epochs, rank, batch
+    x, y, crs, time, time_unit, validation, device, random_state
+        As in `FieldGP`.
+    preset, epochs, rank, batch, verbose
         As in `FieldGP`.
     exposure
         Column with the size of the area or time span in which the events of a row were counted. By
@@ -217,7 +226,9 @@ class PlaceClassGP(SpatialGP):
     ----------
     model
         One of ``geogp.list_models("class")``.
-    x, y, crs, time, time_unit, validation, device, random_state, preset, epochs, rank, batch
+    x, y, crs, time, time_unit, validation, device, random_state
+        As in `FieldGP`.
+    preset, epochs, rank, batch, verbose
         As in `FieldGP`.
     covariates
         Columns of a table that are further inputs of the basis, scaled as in `FieldGP`.
@@ -230,10 +241,21 @@ class PlaceClassGP(SpatialGP):
     covariates: Sequence[str] | None = None
     classes: int = 2
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the number of the most probable class at points, (n,)."""
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Return the number of the most probable class at points, (n,), as in `FieldGP`.
+
+        Raises
+        ------
+        RequestError
+            `return_std` is true: classes have no standard deviation.
+        """
+        if return_std:
+            raise RequestError(
+                "expected return_std=False, because classes have no standard deviation. Use "
+                "predict_distribution(X).probabilities."
+            )
         law: Any = self.predict_distribution(X)
-        return np.asarray(law.codes)
+        return labelled(X, np.asarray(law.codes), "class")
 
     def grid(self, *args: Any, **options: Any) -> Any:  # noqa: ARG002
         """Raise RequestError, because this raster would have quantiles of numbers."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from geogp.arguments import check_kind
 from geogp.choices import MAX_SEED, one_of, whole_number
 from geogp.distributions.amounts import LAWS
+from geogp.distributions.html_tables import html_table
 from geogp.errors import RequestError
 from geogp.estimators.point_columns import PointColumns
 from geogp.estimators.point_scale import PointScale
@@ -45,6 +46,7 @@ class EstimatorParameters:
     rank: int | None
     batch: int | None
     random_state: int
+    verbose: bool
 
     history_: Any
     n_features_in_: int
@@ -86,13 +88,21 @@ class EstimatorParameters:
         return self
 
     def __repr__(self) -> str:
-        usual = self.defaults()
-        arguments = ", ".join(
-            f"{name}={value!r}"
-            for name, value in self.get_params().items()
-            if repr(value) != repr(usual[name])
-        )
+        arguments = ", ".join(f"{name}={shown}" for name, shown in self._changed().items())
         return f"{type(self).__name__}({arguments})"
+
+    def _repr_html_(self) -> str:
+        """Return the parameters that are not defaults, and whether it is fitted, as a table."""
+        fitted = "fitted" if self.__sklearn_is_fitted__() else "not fitted"
+        changed = self._changed()
+        columns = {"parameter": list(changed), "value": list(changed.values())}
+        return html_table(f"{type(self).__name__} ({fitted})", columns)
+
+    def _changed(self) -> dict[str, str]:
+        """Return the parameters that are not defaults, as they are shown."""
+        usual = self.defaults()
+        shown = {name: repr(value) for name, value in self.get_params().items()}
+        return {name: text for name, text in shown.items() if text != repr(usual[name])}
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether the estimator is fitted; scikit-learn calls this method."""
@@ -190,6 +200,7 @@ class SpatialParameters(EstimatorParameters):
     batch: int | None = None
     device: str = "auto"
     random_state: int = 0
+    verbose: bool = False
 
     def check(self) -> None:
         """Raise RequestError if a parameter is out of range, or the model is of another family."""

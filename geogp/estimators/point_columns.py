@@ -80,6 +80,17 @@ class PointColumns:
     error_variance: str | None = None
     group: str | None = None
 
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Names of the columns without which a row cannot be read."""
+        single = filter(None, (self.x, self.y, self.time, self.provider, self.exposure))
+        return (*single, *covariate_names(self.covariates))
+
+    @property
+    def optional(self) -> tuple[str, ...]:
+        """Names of the columns that are read if a table has them."""
+        return tuple(filter(None, (self.tests, self.devices, self.error_variance, self.group)))
+
     def read(self, X: Any) -> Points:
         """Return the points of a table or an array.
 

@@ -1,9 +1,13 @@
-"""The base class of all estimators: fit, predict, score, joint distributions, grids and files."""
+"""The base class of all estimators: fit, predict, score, joint distributions, grids and files.
+
+The file is long because each public method says what it takes, returns and raises.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
 import pandas as pd
@@ -14,6 +18,7 @@ from geogp.choices import MAX_TESTS, check_sample, whole_number
 from geogp.distributions.amounts import AmountPrediction, NormalScores
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
+from geogp.estimators.fit_plot import fit_plot, last_time, some_rows
 from geogp.estimators.fit_rows import (
     MOST_CHECKED,
     check_metres,
@@ -27,11 +32,13 @@ from geogp.estimators.fit_rows import (
     warn_of_absent_devices,
     warn_of_amounts,
 )
+from geogp.estimators.labelled_cells import labelled, table_of, target_of_cells
 from geogp.estimators.parameters import SpatialParameters
 from geogp.estimators.point_columns import Points, covariate_names, crs_text
 from geogp.estimators.point_scale import Bounds, PointScale
 from geogp.models.catalogue.fit_plan import Tell
 from geogp.models.catalogue.storage import save_model
+from geogp.models.fitting.fit_progress import FitProgress
 from geogp.models.fitting.loop import FitState
 from geogp.models.joint.level import JointLevel, check_rows, joint_level
 from geogp.models.names import find_model
@@ -81,8 +88,10 @@ class SpatialGP(SpatialParameters):
         X
             A table (pandas or geopandas) with the columns that the estimator names, or an array
             with the columns x, y and then time, tests, devices. A table may have other columns too.
+            Or a Dataset or DataArray of xarray: its cells are the rows, in the order of its
+            dimensions, and the columns are coordinates and variables.
         y
-            Measurements, (n,), in any unit.
+            Measurements, (n,), in any unit. If X is of xarray, a DataArray of its cells, or (n,).
 
         Returns
         -------
@@ -104,9 +113,14 @@ class SpatialGP(SpatialParameters):
             a measurement is very far from the others; the model has more weights than rows; or
             there are so few rows that cross-validation sets the width of the intervals.
         """
-        self.fit_watched(X, y)
+        self.check()
+        if self.verbose:
+            with FitProgress(type(self).__name__) as shown:
+                self.fit_watched(X, y, progress=shown.epoch, stage=shown.stage)
+        else:
+            self.fit_watched(X, y)
         if "law" in self.defaults() and self.law is None:
-            self._check_law(X, target_of(y, len(self.validation_)))
+            self._check_law(X, target_of(target_of_cells(X, y), len(self.validation_)))
         return self
 
     def fit_watched(
@@ -124,6 +138,7 @@ class SpatialGP(SpatialParameters):
         `groups`, (n,), are as in `Data`; `warn` receives each warning.
         """
         self.check()
+        X, y = table_of(X, self.columns()), target_of_cells(X, y)
         points = self.columns().read(X)
         if isinstance(X, pd.DataFrame):
             warn_of_absent_counts(self.columns(), points, warn)
@@ -156,13 +171,43 @@ class SpatialGP(SpatialParameters):
         self.normal_scores_ = scores
         self.take_features(X, getattr(X, "columns", ()), np.shape(X)[1])
         self.validation_ = held_out & network.validates
+        self._shown = some_rows(points, target)
         self._train = None if network.holds_rows else (points.at(~held_out), target[~held_out])
         return self
 
+    @overload
+    def predict(
+        self, X: "xr.Dataset | xr.DataArray", return_std: Literal[False] = False
+    ) -> "xr.DataArray": ...
+    @overload
+    def predict(
+        self, X: "xr.Dataset | xr.DataArray", return_std: Literal[True]
+    ) -> "tuple[xr.DataArray, xr.DataArray]": ...
+    @overload
+    def predict(self, X: Any, return_std: Literal[False] = False) -> Floats: ...
+    @overload
+    def predict(self, X: Any, return_std: Literal[True]) -> tuple[Floats, Floats]: ...
     @checked_arguments
-    def predict(self, X: Any) -> Floats:
-        """Return the medians of the predictive distributions at points, (n,), in the unit of y."""
-        return self.predict_distribution(X).median
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Return the medians of the predictive distributions at points, in the unit of y.
+
+        Parameters
+        ----------
+        X
+            As in `predict_distribution`.
+        return_std
+            Return also the standard deviations of a new measurement, with its noise, each (n,):
+            ``predict_distribution(X).sd``. They belong to the mean, from which the median differs
+            if a distribution is skewed; intervals of distributions with heavy tails do not follow
+            from them. ``predict_distribution(X).interval(0.95)`` has the intervals.
+
+        Returns
+        -------
+        An array, (n,). If X is of xarray, a DataArray with the dimensions and coordinates of X.
+        """
+        law = self.predict_distribution(X)
+        median = labelled(X, law.median, "median")
+        return (median, labelled(X, law.sd, "sd")) if return_std else median
 
     @checked_arguments
     def predict_distribution(self, X: Any, *, level: bool = False) -> Prediction:
@@ -191,6 +236,7 @@ class SpatialGP(SpatialParameters):
             The table has the column of tests, but lacks the column of devices.
         """
         network = self._fitted()
+        X = table_of(X, self.columns())
         points = self._read(X)
         if isinstance(X, pd.DataFrame) and not level:
             warn_of_absent_devices(self.columns(), points)
@@ -212,7 +258,7 @@ class SpatialGP(SpatialParameters):
             As in `predict_distribution`. Also DataError if the lengths of X and y differ.
         """
         law = self.predict_distribution(X)
-        return -float(law.log_score(target_of(y, len(law))).mean())
+        return -float(law.log_score(target_of(target_of_cells(X, y), len(law))).mean())
 
     @checked_arguments
     def joint(
@@ -262,7 +308,7 @@ class SpatialGP(SpatialParameters):
         training = getattr(self, "_train", None)
         if rows is not None:
             row_points = self._read(rows[0])
-            training = row_points, target_of(rows[1], len(row_points))
+            training = row_points, target_of(target_of_cells(*rows), len(row_points))
             check_rows(network, training[1])
         if training is None and network.has_level and not network.holds_rows:
             raise RequestError(
@@ -306,7 +352,7 @@ class SpatialGP(SpatialParameters):
     @checked_arguments
     def grid(
         self,
-        region: "Region | Bounds",
+        region: "Region | Bounds | xr.Dataset | xr.DataArray",
         *,
         time: Any = None,
         tests: float = 1,
@@ -323,7 +369,8 @@ class SpatialGP(SpatialParameters):
         ----------
         region
             A region from `read_region`, for a raster of its tiles; or a box (west, south, east,
-            north) in the coordinates of the estimator.
+            north) in the coordinates of the estimator; or a Dataset or DataArray of xarray, for the
+            raster of its coordinates, which have the names of the columns x and y.
         time
             Text such as ``2023Q4``, a date, a period, or a number in `time_unit`. Needed if the
             model was fitted to rows at several times.
@@ -341,7 +388,8 @@ class SpatialGP(SpatialParameters):
             Predict the level, without the noise of measurements.
         covariates
             A function for each covariate, by name. The function receives coordinates x and y in the
-            crs of the estimator, each (n,), and returns values of the covariate, (n,).
+            crs of the estimator, each (n,), and returns values of the covariate, (n,). The
+            variables of a Dataset that have the names of covariates need no functions.
         provider
             The provider of the map. Needed if the model was fitted to rows of several providers.
 
@@ -351,7 +399,8 @@ class SpatialGP(SpatialParameters):
             A raster with the dimensions y and x, and the variables ``median``, ``mean``,
             ``lower_95``, ``upper_95``, ``sd`` and ``function_sd``. Values are in the unit of the
             measurements, and NaN outside the region. Coordinates are in EPSG:3857 for a region, and
-            in the crs of the estimator for a box. ``.rio.to_raster`` writes the raster to a file.
+            in the crs of the estimator for a box. The raster of a Dataset or DataArray has its
+            coordinates and dimensions. ``.rio.to_raster`` writes the raster to a file.
 
         Raises
         ------
@@ -364,7 +413,8 @@ class SpatialGP(SpatialParameters):
         from geogp.estimators import point_grid  # noqa: PLC0415 - slow
 
         self._fitted()
-        columns, functions = self.columns(), covariates or {}
+        columns = self.columns()
+        functions = {**point_grid.own_covariates(region, columns), **(covariates or {})}
         point_grid.check_grid(columns, functions, provider)
         when = point_grid.grid_time(self.scale_, time, self.time_unit)
         whole_number("tests", tests, 1, MAX_TESTS)
@@ -382,9 +432,55 @@ class SpatialGP(SpatialParameters):
             inputs = self.scale_.inputs(columns.checked(points))
             return self._amounts(self.network_.predict(inputs, tests, devices, level=level))
 
-        return point_grid.predicted_grid(
-            predict, region, self.crs, zoom=zoom, resolution=resolution
-        )
+        return point_grid.predicted_grid(predict, region, columns, zoom=zoom, resolution=resolution)
+
+    @checked_arguments
+    def plot(
+        self,
+        X: Any = None,
+        y: ArrayLike | None = None,
+        *,
+        time: Any = None,
+        covariates: Mapping[str, Callable[[Floats, Floats], ArrayLike]] | None = None,
+        provider: str | None = None,
+    ) -> Any:
+        """Return a figure: maps of the median and of the width of its 95 % interval, and errors.
+
+        The maps have the box of the training rows. The errors are those of test rows, if these are
+        given. Otherwise, an exact process predicts each training row from the others; other models
+        know the training rows, so that their errors at new places are larger.
+
+        Parameters
+        ----------
+        X, y
+            Test rows, as for `fit`.
+        time
+            As in `grid`; by default the last time of the training rows.
+        covariates, provider
+            As in `grid`.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            A figure of pyplot, so that a notebook or ``pyplot.show()`` shows it.
+
+        Raises
+        ------
+        RequestError
+            The estimator is not fitted, or was loaded from a file and X and y are not given; the
+            model is one of counts or classes; or as in `grid`.
+        """
+        network = self._fitted()
+        if (X is None) != (y is None):
+            raise RequestError("expected both X and y, or none of them, found one.")
+        given = None
+        if X is not None:
+            law = self.predict_distribution(X)
+            given = self._read(X), target_of(target_of_cells(X, y), len(law)), law
+        when = last_time(self.scale_) if time is None else time
+        grid = partial(self.grid, time=when, covariates=covariates, provider=provider)
+        known = getattr(self, "_shown", None)
+        return fit_plot(network, self.scale_, grid, given, known, scores=self.normal_scores_)
 
     @property
     def coefficients_(self) -> pd.DataFrame:
@@ -435,6 +531,7 @@ class SpatialGP(SpatialParameters):
         save_model(network, path, context)
 
     def _read(self, X: Any) -> Points:
+        X = table_of(X, self.columns())
         points = replace(self.columns(), group=None).read(X)  # points are of new groups
         check_metres(points, self.crs, self.scale_)
         check_width(X, self.n_features_in_, named=hasattr(self, "feature_names_in_"))

@@ -35,6 +35,9 @@ LABELS = {
 }
 """Variables of a raster, with their labels."""
 
+ATTRIBUTES = {"Conventions": "CF-1.10", "history": "made by geogp"}
+"""Attributes of a raster."""
+
 
 @dataclass(frozen=True)
 class Box:
@@ -110,6 +113,28 @@ def box_grid(box: Box, prediction: Prediction, crs: Any) -> xr.Dataset:
     return _raster(data, box, crs)
 
 
+def coordinate_grid(
+    x: xr.DataArray, y: xr.DataArray, prediction: Prediction, crs: Any
+) -> xr.Dataset:
+    """Return predictions at all cells of coordinates x and y, which have the same dimensions.
+
+    The variables, named in `LABELS`, are float32 with the dimensions and coordinates of x and y.
+    `crs` is None for coordinates without a CRS.
+    """
+    data = {
+        name: (y.dims, values.reshape(y.shape), {"long_name": LABELS[name]})
+        for name, values in _variables(prediction).items()
+    }
+    grid = xr.Dataset(data, coords={**x.coords, **y.coords}, attrs=ATTRIBUTES)
+    if crs is None:
+        return grid
+    import rioxarray  # noqa: F401, PLC0415 - registers the accessor .rio; slow
+
+    if y.ndim == 2 and {x.name, y.name} == set(y.dims):
+        grid = grid.rio.set_spatial_dims(x.name, y.name)
+    return grid.rio.write_crs(crs)  # type: ignore[no-any-return]
+
+
 def _variables(prediction: Prediction) -> dict[str, NDArray[np.float32]]:
     lower, upper = prediction.interval(LEVEL)
     function_sd = np.sqrt(prediction.function_variance)
@@ -121,7 +146,7 @@ def _raster(data: dict[str, NDArray[Any]], place: Box | Frame, crs: Any) -> xr.D
     grid = xr.Dataset(
         {name: (("y", "x"), values, {"long_name": LABELS[name]}) for name, values in data.items()},
         coords={"y": place.y, "x": place.x},
-        attrs={"Conventions": "CF-1.10", "history": "made by geogp"},
+        attrs=ATTRIBUTES,
     )
     return grid if crs is None else georeferenced(grid, crs, place.transform)
 

@@ -82,21 +82,6 @@ class PhaseClock:
         return current + max(after - 1, 0) * whole
 
 
-def duration(seconds: float) -> str:
-    """Return a time in words, such as ``2 min 5 s``.
-
-    Examples
-    --------
-    >>> duration(0.2), duration(125), duration(4000)
-    ('1 s', '2 min 5 s', '1 h 6 min')
-    """
-    whole = max(1, round(seconds))
-    minutes, hours = whole // 60, whole // 3600
-    if hours:
-        return f"{hours} h {minutes % 60} min"
-    return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
-
-
 class ProgressListener:
     """Receiver of a run's stages, progress and warnings; this base class ignores them."""
 

@@ -3,6 +3,7 @@
 import inspect
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import geopandas as gpd
@@ -52,6 +53,19 @@ def test_it_says_what_its_file_says(run, stored):
     assert run.record.metrics["random"]["all"].crps == told["metrics"]["random"]["all"]["crps"]
     assert len(run.predictions) == sum(parts["test"] for parts in told["n"].values())
     assert run.model.model == told["model"]
+
+
+def test_a_notebook_shows_the_coverage_and_links_to_the_pages_that_are_there(run, stored):
+    found = run.record.metrics["random"]["urban"]
+    line = f"<td>random</td><td>urban</td><td>{found.n}</td><td>{found.coverage_95:.4g}</td>"
+    (stored / "map.html").write_text("a map")
+    (stored / "report.html").unlink(missing_ok=True)
+    html = run._repr_html_()
+    assert line in html
+    assert run.record.region_in_words in html
+    assert f'<a href="{(stored / "map.html").as_uri()}">map.html</a>' in html
+    assert "report.html" not in html
+    assert "<script>" not in replace(run, path=stored.parent / "<script>")._repr_html_()
 
 
 def test_only_what_is_asked_for_is_read(stored):

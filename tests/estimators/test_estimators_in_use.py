@@ -4,15 +4,18 @@ import copy
 import pickle
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from geogp import DeepBasisGP, KernelGP, split
+from geogp import ClassGP, DeepBasisGP, FieldGP, KernelGP, load_model, split
 from geogp.errors import DataError
 
 PLAIN = {"x": "east", "y": "north", "crs": None, "epochs": 1, "rank": 8}
@@ -81,6 +84,23 @@ def test_processes_give_the_scores_of_one_process(points):
     np.testing.assert_array_equal(alone, together)
 
 
+def test_a_grid_search_over_a_pipeline_finds_the_covariate(points):
+    table = points[:80].assign(
+        height=np.random.default_rng(1).normal(size=80), other=1.0 * points.index[:80]
+    )
+    pipeline = make_pipeline(
+        StandardScaler().set_output(transform="pandas"), FieldGP(x="east", y="north", crs=None)
+    )
+    names = "fieldgp__covariates"
+    search = GridSearchCV(
+        pipeline, {names: [None, ["other"], ["height"]]}, cv=2, error_score="raise"
+    )
+    search.fit(table.drop(columns="value"), table.value + table.height)
+    assert search.best_params_ == {names: ["height"]}
+    error = search.predict(table.drop(columns="value")) - (table.value + table.height)
+    assert np.sqrt(np.mean(error**2)) < 0.2
+
+
 @pytest.mark.parametrize("validation", ["random", "blocks"])
 @pytest.mark.parametrize("size", [1e-9, 1e9])
 def test_the_unit_of_a_plane_does_not_matter(size, validation, points):
@@ -141,3 +161,49 @@ class TestDegrees:
         polar = points.assign(east=1e5 * (points.east - 0.5), north=1e5 * (points.north - 0.5))
         model = DeepBasisGP(**PLAIN | {"crs": "EPSG:3413"}).fit(polar, points.value)
         assert np.isfinite(model.predict(pd.DataFrame({"east": [0.0], "north": [0.0]}))).all()
+
+
+class TestInNotebooks:
+    def test_an_estimator_shows_its_parameters_and_whether_it_is_fitted(self, points):
+        model = DeepBasisGP(**PLAIN | {"x": "<b>"})
+        html = model._repr_html_()
+        assert "DeepBasisGP (not fitted)" in html
+        assert "<td>x</td><td>&#x27;&lt;b&gt;&#x27;</td>" in html
+        assert "random_state" not in html
+        fitted = model.set_params(x="east").fit(points, points.value)
+        assert "DeepBasisGP (fitted)" in fitted._repr_html_()
+
+    def test_a_pipeline_shows_it(self):
+        pipeline = make_pipeline(StandardScaler(), KernelGP(rank=12345))
+        assert "12345" in pipeline._repr_html_()
+
+
+class TestVerbose:
+    @pytest.mark.parametrize(
+        ("model", "told"),
+        [
+            (DeepBasisGP(**PLAIN | {"epochs": 3}), ["epoch 1 of 3", "cross-validation", "fitted"]),
+            (FieldGP(x="east", y="north", crs=None), ["covariances of 120", "left out", "fitted"]),
+        ],
+    )
+    def test_it_prints_and_changes_no_number(self, model, told, points, capsys):
+        usual = clone(model).fit(points, points.value).predict(points)
+        assert capsys.readouterr() == ("", "")
+        shown = clone(model.set_params(verbose=True))
+        assert shown.verbose
+        np.testing.assert_array_equal(shown.fit(points, points.value).predict(points), usual)
+        out, err = capsys.readouterr()
+        assert out == ""
+        places = [err.index(text) for text in told]
+        assert places == sorted(places)
+
+    def test_each_member_of_an_ensemble_has_its_lines(self, points, capsys):
+        model = ClassGP(columns=["east", "north"], members=2, epochs=1, rank=8, verbose=True)
+        model.fit(points, points.value > 0)
+        assert "ClassGP 2 of 2: epoch 1 of 1" in capsys.readouterr().err
+
+    def test_files_keep_it_and_old_files_have_none(self, points, tmp_path):
+        DeepBasisGP(**PLAIN, verbose=True).fit(points, points.value).save(tmp_path / "new")
+        assert load_model(tmp_path / "new").verbose
+        fixtures = Path(__file__).parents[1] / "fixtures"
+        assert not load_model(fixtures / "run-0.2" / "field" / "model.safetensors").verbose

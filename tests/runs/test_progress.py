@@ -9,7 +9,7 @@ from rich.console import Console
 from geogp.errors import RequestError
 from geogp.runs.pipeline import phase_rates
 from geogp.runs.pipeline.run_map import run_map
-from geogp.runs.progress import PHASES, PhaseClock, duration
+from geogp.runs.progress import PHASES, PhaseClock
 from geogp_cli import console
 
 
@@ -73,10 +73,6 @@ def test_left_out_phases_take_no_time(clock):
     clock.begin("read")
     clock.begin("predict")
     assert clock.left == 25
-
-
-def test_durations_in_words():
-    assert [duration(one) for one in (59.6, 3599)] == ["1 min 0 s", "59 min 59 s"]
 
 
 def test_a_map_remembers_its_rates_for_the_next(small, tmp_path, monkeypatch):

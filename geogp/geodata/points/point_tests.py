@@ -32,7 +32,7 @@ from geogp.geodata.points.checks import (
 )
 from geogp.geodata.points.drives import drives_of
 from geogp.geodata.points.measured_cells import read_quarters, read_target, with_dates
-from geogp.geodata.points.point_options import PointSource, named_columns
+from geogp.geodata.points.point_options import PointOptions, PointSource, named_columns
 from geogp.geodata.points.roles import SPEEDS, plain, role_of, signal_in
 from geogp.geodata.points.tables import PointTable, RowReview, read_point_table
 from geogp.geodata.tiles import quadkeys
@@ -241,18 +241,12 @@ def read_point_tests(
     review.mark(_other_service(table, columns, service), f"not {service}", apart=True)
     longitude, latitude = read_places(review, columns, options)
     quarter, seconds = read_quarters(review, columns, options)
-    value, units = np.ones(len(table)), {}
-    if not find_target(target).counted:
-        value, unit = read_target(review, columns[target], options, target, service)
-        units = {columns[target]: unit}
-        review.mark(np.isnan(value), f"no {target}", apart=True)
+    value, units = _values(review, columns, options, target, service)
     far = mark_far_rows(review, longitude, latitude)
     provider = table.texts(columns["provider"]) if source.by_provider else None
     if provider is not None:
         review.mark(_unnamed(provider), "no provider", apart=True)
-    session = table.texts(columns["session"]) if "session" in columns else None
-    if session is not None:
-        review.mark(is_missing(session), "no session", apart=True)
+    session = _sessions(review, columns)
     review.check(options.most_left_out)
     kept, warnings = _chosen_rows(table, columns, source)
     kept &= review.kept
@@ -263,12 +257,9 @@ def read_point_tests(
         check_extent(path, longitude[kept], latitude[kept])
     warnings += far_warnings(table, far, refuse=not apart)
     warnings += _doubts(table, kept, (longitude, latitude), value, target)
-    if session is None:
-        drive = drives_of(longitude[kept], latitude[kept], seconds[kept])
-    else:
-        drive = session[kept]
-    if drive is not None:
-        review.notes.append(("drives", _drives_in_words(drive, columns)))
+    where = longitude[kept], latitude[kept], seconds[kept]
+    drive = drives_of(*where) if session is None else session[kept]
+    _tell_drives(review, drive, columns)
     review.notes.append(("rows", f"{int(kept.sum()):,} of {len(table):,} rows used"))
     return PointTests(
         path,
@@ -291,12 +282,40 @@ def read_point_tests(
     )
 
 
-def _drives_in_words(drive: NDArray[np.object_], columns: Mapping[str, str]) -> str:
-    """Return how many drives there are, and where they are from."""
+def _values(
+    review: RowReview,
+    columns: Mapping[str, str],
+    options: PointOptions,
+    target: str,
+    service: str,
+) -> tuple[Floats, dict[str, tuple[str, str]]]:
+    """Return the values of the target, 1 for numbers of tests, and the unit of their column."""
+    if find_target(target).counted:
+        return np.ones(len(review.table)), {}
+    value, unit = read_target(review, columns[target], options, target, service)
+    review.mark(np.isnan(value), f"no {target}", apart=True)
+    return value, {columns[target]: unit}
+
+
+def _sessions(review: RowReview, columns: Mapping[str, str]) -> NDArray[np.object_] | None:
+    """Return the names of drives in the column of sessions; None without this column."""
+    if "session" not in columns:
+        return None
+    session = review.table.texts(columns["session"])
+    review.mark(is_missing(session), "no session", apart=True)
+    return session
+
+
+def _tell_drives(
+    review: RowReview, drive: NDArray[np.object_] | None, columns: Mapping[str, str]
+) -> None:
+    """Add a note of how many drives there are, and where they are from, if there are any."""
+    if drive is None:
+        return
     why = "tests follow each other in time and place"
     if "session" in columns:
         why = f"from the column {shown(columns['session'])}"
-    return f"{len(np.unique(drive)):,} drives: {why}"
+    review.notes.append(("drives", f"{len(np.unique(drive)):,} drives: {why}"))
 
 
 def _needed(source: PointSource, target: str) -> list[str]:

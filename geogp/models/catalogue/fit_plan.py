@@ -16,6 +16,7 @@ from geogp.models.exact.exact_process import fit_exact
 from geogp.models.exact.passes import MOST_PASSES, MOST_ROWS
 from geogp.models.exact.stations import are_stations
 from geogp.models.fitting.few_rows import (
+    FOLDS,
     MIN_PLACES,
     are_few,
     check_places,
@@ -23,6 +24,7 @@ from geogp.models.fitting.few_rows import (
     fold_residuals,
     width_factor,
 )
+from geogp.models.fitting.fit_progress import duration
 from geogp.models.fitting.limit_draws import with_drawn_targets
 from geogp.models.fitting.loop import FitState, Progress, fit
 from geogp.models.names import find_model
@@ -96,7 +98,7 @@ class FitPlan:
         """Build and train a model; with few rows, cross-validation sets the width of intervals.
 
         `train`, `validation`: rows to learn from, and rows that choose the epoch.
-        `warn`: called with warnings about the rows. `stage`: called when cross-validation begins.
+        `warn`: called with warnings about the rows. `stage`: called when a long part begins.
         `name`: name of the fit in messages.
 
         Raises the errors of `build` and `loop.fit`, and DataError if there are too few
@@ -105,7 +107,7 @@ class FitPlan:
         averages = find_model(self.model).kind == AVERAGE
         known = train.joined(validation) if averages else train
         if self._is_exact(known):
-            return self._fit_exact(known, warn)
+            return self._fit_exact(known, warn, stage)
         if known.side.any():
             train, validation = with_drawn_targets(
                 lambda *rows: self.fit(*rows)[0], train, validation, self.preset.seed
@@ -122,7 +124,8 @@ class FitPlan:
         if few:
             named = f" ({name})" if name else ""
             if stage is not None:
-                stage(f"estimating the width of intervals by cross-validation{named}")
+                told = f"{FOLDS} fits, about {duration(FOLDS * state.seconds)}"
+                stage(f"estimating the width of intervals by cross-validation{named}: {told}")
             start = monotonic()
             factor = width_factor(fold_residuals(self.build, known, settings))
             fitted = fitted.widened(factor)
@@ -161,7 +164,9 @@ class FitPlan:
             )
         return False
 
-    def _fit_exact(self, rows: Data, warn: Tell | None) -> tuple[Model, FitState]:
+    def _fit_exact(
+        self, rows: Data, warn: Tell | None, stage: Tell | None
+    ) -> tuple[Model, FitState]:
         """Fit an exact process to all rows; raise the errors of `fit`."""
         check_places(rows, STATIONS)
         tell = warn if warn is not None else lambda _: None
@@ -176,4 +181,5 @@ class FitPlan:
             sizes = without_constants(rows.x, self.sizes)
         for warning in caught:
             tell(str(warning.message))
-        return fit_exact(self.model, sizes, rows, self.preset.seed, self.device, warn=tell)
+        seed = self.preset.seed
+        return fit_exact(self.model, sizes, rows, seed, self.device, warn=tell, stage=stage)

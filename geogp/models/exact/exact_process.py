@@ -266,6 +266,27 @@ class ExactProcess(Model):
         variance = variance + self.within * (1 - 1 / passes.rows)
         return mean[passes.number], variance[passes.number]
 
+    @precision(options.DOUBLE)
+    def left_out_rows(self) -> tuple[Prediction, Floats]:
+        """Return predictions of the rows, each from the others; see `Model.left_out_rows`.
+
+        Rows of which others tell nothing are left out.
+        """
+        mean, variance = self.mixture.left_out
+        distance, reach = self.mixture.near(None)[0], self.mixture.reach
+        fade = np.square(reach / np.maximum(distance, reach))
+        law = self.law.parameters(self._covariates(None)).faded(fade)
+        location, scale, shape = law.distribution()
+        centre, sd = float(self.y_mean), float(self.y_sd)
+        predicted = Prediction(
+            centre + sd * (mean + location * np.sqrt(variance)),
+            np.zeros(len(mean)),
+            np.square(scale * sd) * variance,
+            shape=shape,
+        )
+        told = self.mixture.foretold
+        return predicted[told], centre + sd * self.mixture.rows.y.cpu().numpy()[told]
+
     def learned(self, y: Floats, passes: Passes) -> Self:
         """Return the process with the law of the errors of measurements that are left out.
 
@@ -349,48 +370,30 @@ def fit_exact(
     device: torch.device,
     *,
     warn: Callable[[str], None] = warnings.warn,
+    stage: Callable[[str], None] | None = None,
 ) -> tuple[ExactProcess, FitState]:
     """Fit an exact process to rows; the history has the mean log score of the rows, each left out.
 
     The rows of a session are pooled into passes, and left out together. They may be means of
-    several tests; those of a pass count together. `warn` is told about rows that
-    are not used. Raises DataError if all targets are equal or all rows are of one session,
-    RequestError if memory is short, and NumericalError if no covariance of the rows factorises.
+    several tests; those of a pass count together. `warn` is told about rows that are not used, and
+    `stage` of each part of the fit. Raises DataError if all targets are equal or all rows are of
+    one session, RequestError if memory is short, and NumericalError if no covariance of the rows
+    factorises.
     """
     start = monotonic()
-    if data.y.min() == data.y.max():
-        raise DataError(
-            f"the target has the same value in all {len(data.y)} rows; there is nothing to learn."
-        )
-    if data.session is not None and data.session.min() == data.session.max():
-        raise DataError("all rows are of one group; there is nothing to learn about others.")
+    begin = stage if stage is not None else lambda _: None
     data, passes = _in_passes(architecture, data, seed, warn)
-    n, known = len(passes.rows), data.error_variance
+    n = len(passes.rows)
     stations = n > MOST_ROWS
     points = placed(architecture, data.x, CPU)[0].numpy()
     arrays = station_words(points) if stations else SQUARES * n**2
     refuse_above(WORD * arrays, f"an exact process of {n:,} rows", "Give fewer rows.", device)
-    # Rows with large known errors say little of the unit.
-    clear = data.y[known <= np.median(known)]
-    clear = clear if clear.std() > 0 else data.y
-    mean, sd = (0.0, 1.0) if data.side.any() else (float(clear.mean()), float(clear.std()))
-    y = (data.y - mean) / sd
-    within = passes.within / sd**2
-    errors = passes.mean(known) / sd**2 + within / passes.rows
-    means, session, tests = torch.as_tensor(passes.mean(y)).to(device), None, None
-    if data.session is not None:
-        session = torch.as_tensor(passes.mean(data.session.astype(np.float64))).to(device)
-    if (data.tests > 1).any():
-        tests = torch.as_tensor(passes.rows / passes.mean(1 / data.tests)).to(device)
-    rows = ExactRows(
-        *placed(architecture, passes.mean(data.x), device),
-        means,
-        torch.as_tensor(errors).to(device) if errors.any() else None,
-        session,
-        tests,
-    )
+    mean, sd = _unit(data)
+    rows = _exact_rows(architecture, data, passes, (mean, sd), device)
     if data.side.any():
+        begin(f"estimating {np.count_nonzero(data.side):,} rows at an end of the range")
         rows = with_limits(rows, data.side, seed)
+    begin(f"averaging over covariances of {n:,} rows")
     process = ExactProcess(
         name=name,
         architecture=architecture,
@@ -398,19 +401,60 @@ def fit_exact(
         y_sd=torch.tensor(sd, dtype=DOUBLE),
         mixture=KrigingMixture(rows, (station_posterior if stations else posterior)(rows, seed)),
         law=no_law(COVARIATES),
-        within=within,
+        within=passes.within / sd**2,
     )
-    process = process.learned(y, passes)
+    begin("learning from the errors of rows that are left out")
+    process = process.learned((data.y - mean) / sd, passes)
     own, variance = process.left_out(passes)
     scores = Prediction.of_moments(mean + sd * own, sd**2 * variance).log_score(data.y)
     scores = scores[process.mixture.foretold[passes.number] & (data.side == 0)]
     return process, FitState(best_nll=float(scores.mean()), seconds=monotonic() - start)
 
 
+def _unit(data: Data) -> tuple[float, float]:
+    """Return mean and standard deviation of targets, or those of normal scores with limits."""
+    if data.side.any():
+        return 0.0, 1.0
+    # Rows with large known errors say little of the unit.
+    clear = data.y[data.error_variance <= np.median(data.error_variance)]
+    clear = clear if clear.std() > 0 else data.y
+    return float(clear.mean()), float(clear.std())
+
+
+def _exact_rows(
+    architecture: Architecture,
+    data: Data,
+    passes: Passes,
+    unit: tuple[float, float],
+    device: torch.device,
+) -> ExactRows:
+    """Return the passes as rows; `unit` is the mean and the standard deviation of targets."""
+    mean, sd = unit
+    errors = (passes.mean(data.error_variance) + passes.within / passes.rows) / sd**2
+    session = None if data.session is None else passes.mean(data.session.astype(np.float64))
+    several = (data.tests > 1).any()
+    tests = passes.rows / passes.mean(1 / data.tests) if several else None
+    known = (errors if errors.any() else None, session, tests)
+    return ExactRows(
+        *placed(architecture, passes.mean(data.x), device),
+        torch.as_tensor(passes.mean((data.y - mean) / sd)).to(device),
+        *(None if part is None else torch.as_tensor(part).to(device) for part in known),
+    )
+
+
 def _in_passes(
     architecture: Architecture, data: Data, seed: int, warn: Callable[[str], None]
 ) -> tuple[Data, Passes]:
-    """Return the rows that are used, and their passes; raise DataError if these are too few."""
+    """Return the rows that are used, and their passes.
+
+    Raises DataError if passes are too few, all targets are equal, or all rows are of one session.
+    """
+    if data.y.min() == data.y.max():
+        raise DataError(
+            f"the target has the same value in all {len(data.y)} rows; there is nothing to learn."
+        )
+    if data.session is not None and data.session.min() == data.session.max():
+        raise DataError("all rows are of one group; there is nothing to learn about others.")
     points, pool = placed(architecture, data.x, CPU)[0].numpy(), not architecture.used_covariates
     passes = passes_of(points, data.y, data.session, pool=pool, seed=seed)
     n = len(passes.rows)

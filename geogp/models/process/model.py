@@ -121,6 +121,13 @@ class Model(ABC):
         second = torch.cat(list(self.feature_chunks(x2)))
         return torch.cat([phi @ second.T for phi in self.feature_chunks(x)]).cpu().numpy()
 
+    def left_out_rows(self) -> tuple[Prediction, Floats] | None:
+        """Return predictions of the training rows, each from the others, and these rows' targets.
+
+        A row may be a mean of measurements. None, which is the default, if this needs other fits.
+        """
+        return None
+
     def added_variance(self, x: Floats) -> Floats:
         """Return the variance at x that is independent between points, (n,); 0 by default."""
         return np.zeros(len(x))
