@@ -564,7 +564,36 @@ MUTANTS = [
     *_of(
         "models/exact/exact_process",
         "estimators/test_field_exact",
-        errors_in_another_unit=("passes.mean(known) / sd**2", "passes.mean(known) / sd"),
+        errors_in_another_unit=("/ passes.rows) / sd**2", "/ passes.rows) / sd"),
+    ),
+    *_of(
+        "models/exact/stations",
+        "models/exact/test_stations",
+        fields_without_their_change=("(1 - keeps**2) * self._priors[0]", "0 * self._priors[0]"),
+        rows_left_out_with_their_own=(
+            "share = np.maximum(1 - field / noise",
+            "share = np.maximum(1 - 0 * field",
+        ),
+        points_known_as_well_as_stations=("variance -= (weights * fields).sum(1)", "variance *= 0"),
+    ),
+    *_of(
+        "models/exact/limits",
+        "models/exact/test_limits",
+        variances_without_the_limit=("1 - a * ratio - ratio**2", "1 - 0 * ratio"),
+        sites_that_know_the_row=("- mean / variance\n", "- 0 * mean / variance\n"),
+    ),
+    *_of(
+        "models/fitting/limit_draws",
+        "models/fitting/test_limit_draws",
+        rows_that_know_themselves=("fit(rows.at(~own & ~held_out)", "fit(rows.at(~held_out)"),
+        draws_on_both_sides=("np.where(data.side > 0, 1.0, share)", "np.ones(len(share))"),
+    ),
+    *_of(
+        "distributions/amounts",
+        "distributions/test_amounts",
+        densities_without_the_slope=("- self.scores.log_slope(usual)", "- 0 * usual"),
+        crps_without_the_zeros=("y * below**2 +", "0 * below +"),
+        probabilities_of_an_end_left_out=("- self._below(lower)", "- self.cdf(lower)"),
     ),
     *_of(
         "models/field/home",
