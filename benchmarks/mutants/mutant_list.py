@@ -574,7 +574,8 @@ MUTANTS = [
             "share = np.maximum(1 - field / noise",
             "share = np.maximum(1 - 0 * field",
         ),
-        points_known_as_well_as_stations=("variance -= (weights * fields).sum(1)", "variance *= 0"),
+        points_known_as_well_as_stations=("- kept.sum(1)", "- variance"),
+        bridges_that_are_certain=("change * kept", "0 * kept"),
     ),
     *_of(
         "models/exact/limits",
@@ -585,7 +586,7 @@ MUTANTS = [
     *_of(
         "models/fitting/limit_draws",
         "models/fitting/test_limit_draws",
-        rows_that_know_themselves=("fit(rows.at(~own & ~held_out)", "fit(rows.at(~held_out)"),
+        rows_that_know_themselves=("fit(rows.at(~half & ~held_out)", "fit(rows.at(~held_out)"),
         draws_on_both_sides=("np.where(data.side > 0, 1.0, share)", "np.ones(len(share))"),
     ),
     *_of(

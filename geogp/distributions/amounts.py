@@ -203,7 +203,7 @@ class AmountPrediction(Prediction):
 
     def columns(self) -> dict[str, Floats]:
         """Return the arrays (n,) that determine the predictions of z, by column name."""
-        return self.normal.columns()
+        return {f"score_{name}": values for name, values in self.normal.columns().items()}
 
     def quantile(self, probability: float) -> Floats:
         """Return the smallest amounts with P(y <= amount) >= probability, (n,).

@@ -83,10 +83,10 @@ class FieldGP(SpatialGP):
         such as lost packets; by default, measurements have no bounds. The model then predicts
         normal scores, and `predict_distribution` returns an `AmountPrediction`, which never leaves
         the range. If some measurements are exactly 0 (of proportions also 1), this value has a
-        probability. The level is the median of the measurements at a place. There is no `joint`
-        distribution. More than 3,000 rows, and rows with `tests`, are fitted five times in all, on
-        halves and the whole. It cannot be given with `error_variance`, nor with `group` if
-        measurements are at an end of the range.
+        probability; more than 3,000 rows, and rows with `tests`, are then fitted five times in all,
+        on halves and the whole. The level is the median of the measurements at a place. There is no
+        `joint` distribution, and `kernel` and `coefficients_` are those of normal scores. It cannot
+        be given with `error_variance`, nor with `group` if measurements are at an end of the range.
     validation
         Rows on which the best epoch and the shape of the predictive distribution are chosen:
         ``blocks`` (all rows in a tenth of the square cells of the map), ``random`` (a tenth of the

@@ -337,6 +337,8 @@ class SpatialGP(SpatialParameters):
     def features(self, X: Any) -> Floats:
         """Return the basis phi at points, (n, r), in the unit of y; `kernel` is phi(x) phi(x2)'.
 
+        With a law of amounts, the unit is that of normal scores.
+
         Raises
         ------
         RequestError
@@ -346,7 +348,10 @@ class SpatialGP(SpatialParameters):
 
     @checked_arguments
     def kernel(self, X: Any, X2: Any) -> Floats:
-        """Return prior covariances of the smooth function, (n, n2), in the squared unit of y."""
+        """Return prior covariances of the smooth function, (n, n2), in the squared unit of y.
+
+        With a law of amounts, they are those of normal scores.
+        """
         return self._fitted().kernel(self.inputs(X), self.inputs(X2))
 
     @checked_arguments
@@ -486,7 +491,8 @@ class SpatialGP(SpatialParameters):
     def coefficients_(self) -> pd.DataFrame:
         """The coefficients of the covariates: columns ``mean`` and ``sd``, one row per covariate.
 
-        A coefficient is the change of y per standard deviation of the covariate in the fit.
+        A coefficient is the change of y, or with a law of amounts that of normal scores, per
+        standard deviation of the covariate in the fit.
         Covariates that are constant in the fit are left out, and so are all covariates of classes,
         which are inputs of the basis.
         """

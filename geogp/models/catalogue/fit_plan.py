@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import monotonic
 
@@ -110,16 +111,20 @@ class FitPlan:
             return self._fit_exact(known, warn, stage)
         if known.side.any():
             train, validation = with_drawn_targets(
-                lambda *rows: self.fit(*rows)[0], train, validation, self.preset.seed
+                partial(self._fit_half, progress), train, validation, self.preset.seed, stage
             )
-            known = train.joined(validation) if averages else train
+            known = train.joined(validation)
         few = averages and are_few(known)
         if few:
             check_places(known)
-        model = self.build(train, warn)
         settings = self.preset.settings
         fitted, state = fit(
-            model, train, validation, settings, checkpoint=checkpoint, progress=progress
+            self.build(train, warn),
+            train,
+            validation,
+            settings,
+            checkpoint=checkpoint,
+            progress=progress,
         )
         if few:
             named = f" ({name})" if name else ""
@@ -138,6 +143,14 @@ class FitPlan:
                 )
         return fitted, state
 
+    def _fit_half(self, progress: Progress | None, train: Data, validation: Data) -> Model:
+        """Fit a model from which targets are drawn; its width is that of the model itself."""
+        known = train.joined(validation)
+        if self._is_exact(known):
+            return self._fit_exact(known, None, None)[0]
+        model, settings = self.build(train), self.preset.settings
+        return fit(model, train, validation, settings, progress=progress)[0]
+
     def _is_exact(self, rows: Data) -> bool:
         """Return whether an exact process is fitted; raise RequestError if only it could be."""
         single = (rows.counts == 1).all()
@@ -152,15 +165,15 @@ class FitPlan:
                 f"{sessions:,} groups."
             )
         axes = self.sizes.d - len(self.sizes.covariates)
-        if exact and (sessions or spare <= MOST_ROWS):
+        if exact and (sessions or len(rows.y) <= MOST_ROWS):
             return True
         if exact and not rows.side.any() and are_stations(np.asarray(rows.x[..., :axes])):
             return True
         if rows.error_variance.any():
             raise RequestError(
-                f"known error variances need an exact process, for {MIN_PLACES:,} to "
-                f"{MOST_ROWS:,} rows more than covariates, found {len(rows.y):,} rows. It "
-                f"is not fitted with epochs=, rank=, batch=, tests=, devices= or provider=."
+                f"known error variances need an exact process, for {MIN_PLACES:,} rows more than "
+                f"covariates up to {MOST_ROWS:,} rows, found {len(rows.y):,} rows. It is not "
+                f"fitted with epochs=, rank=, batch=, tests=, devices= or provider=."
             )
         return False
 

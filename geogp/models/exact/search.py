@@ -11,7 +11,7 @@ from geogp.errors import NumericalError
 from geogp.models.exact.covariance import FORMS, Covariance
 from geogp.models.exact.kriging import ExactRows, Kriging, kriging
 from geogp.models.exact.passes import MOST_ROWS
-from geogp.models.exact.stations import StationKriging
+from geogp.models.exact.stations import StationKriging, are_stations
 
 Floats = NDArray[np.float64]
 Conditioned = Kriging | StationKriging
@@ -168,8 +168,8 @@ def posterior(rows: ExactRows, seed: int) -> list[WeightedKriging]:
 
 
 def conditioned(law: Covariance, theta: Floats, rows: ExactRows) -> Conditioned:
-    """Return kriging with parameters θ; rows that are too many are those of stations."""
-    if len(rows) > MOST_ROWS:
+    """Return kriging with parameters θ; many rows may be those of stations."""
+    if len(rows) > MOST_ROWS and are_stations(rows.points.cpu().numpy()):
         return StationKriging(law, theta, rows)
     return kriging(law, theta, rows)
 

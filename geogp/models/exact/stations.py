@@ -120,22 +120,51 @@ class StationKriging:
         return self.variance * self.covariance(self.theta, lags)
 
     def field(self, points: Tensor, trend: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and variance of the field at points, (n,) each."""
+        """Return mean and variance of the field at points, (n,) each.
+
+        Between two times of the rows, the first field is a bridge between its states; before and
+        after all times, it forgets the nearest state.
+        """
         places, x = _numpy(points), _numpy(trend)
-        states = self._smoothed(places[:, 2])
-        at = np.searchsorted(states.times, places[:, 2])
         weights, fields = self._weights(places[:, :2])
+        left, right, shares, change = self._between(places[:, 2])
+        moving = np.arange(weights.shape[1]) < len(self._priors[0])
+        before, after = (
+            weights * np.where(moving, share[:, None], same)
+            for share, same in zip(shares, (0.0, 1.0), strict=True)
+        )
+        kept = weights * fields
         variance = np.full(len(x), sum(prior[0, 0] for prior in self._priors))
-        variance -= (weights * fields).sum(1)
-        means = np.empty((len(x), 1 + x.shape[1]))
-        for step in np.unique(at):
-            here = weights[at == step]
-            means[at == step] = np.tensordot(here, states.means[step], 1)
-            variance[at == step] += ((here @ states.covariances[step]) * here).sum(1)
+        variance += change * kept[:, moving].sum(1) - kept.sum(1)
+        means, states = np.empty((len(x), 1 + x.shape[1])), self._states
+        for first, last in np.unique(np.column_stack([left, right]), axis=0):
+            here = (left == first) & (right == last)
+            old, new, ahead = before[here], after[here], states.covariances[last]
+            means[here] = old @ states.means[first] + new @ states.means[last]
+            variance[here] += ((new @ ahead) * new).sum(1)
+            if first < last:
+                variance[here] += ((old @ states.covariances[first]) * old).sum(1)
+                variance[here] += 2 * ((old @ states.gains[first] @ ahead) * new).sum(1)
         variance += np.square(self._rest(means, x)).sum(0)
         least = JITTER * (1 - nugget(self.theta))
         variance = self.variance * np.maximum(variance, least)
         return self._tensors(self._mean(means, x), variance)
+
+    def _between(self, times: Floats) -> tuple[Numbers, Numbers, tuple[Floats, Floats], Floats]:
+        """Return the steps around times, the weights of their states, and the variance they leave.
+
+        Weights and variance, (n,) each, are those of a process with the correlation
+        exp(-|t - t'| / τ). Before and after all times, there is one step, whose weight is second.
+        """
+        known, tau = self._states.times, self._shares[0]
+        right = np.searchsorted(known, times).clip(max=len(known) - 1)
+        left = np.where((known[0] < times) & (times <= known[-1]), right - 1, right)
+        before, after = (np.exp(-np.abs(times - known[step]) / tau) for step in (left, right))
+        apart = np.where(left < right, 1 - (before * after) ** 2, 1.0)
+        first = np.where(left < right, before * (1 - after**2) / apart, 0.0)
+        second = np.where(left < right, after * (1 - before**2) / apart, after)
+        change = np.where(left < right, 1 - before**2, 1.0) * (1 - after**2) / apart
+        return left, right, (first, second), change
 
     def joint(self, points: Tensor, trend: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean (n,) and covariance (n, n) of the field at points."""

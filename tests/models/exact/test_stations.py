@@ -6,8 +6,11 @@ import pytest
 import torch
 
 import geogp
+from geogp.estimators.point_scale import PointScale
 from geogp.models.exact.kriging import ExactRows, kriging
+from geogp.models.exact.passes import MOST_ROWS as MOST_EXACT
 from geogp.models.exact.stations import MOST_ROWS, StationKriging, are_stations, station_words
+from geogp.models.process.data import Data
 
 
 def station_rows(*, errors, seed=0):
@@ -121,3 +124,18 @@ def test_gaps_are_filled_by_other_stations_and_forecasts_are_honest(tmp_path):
     np.testing.assert_allclose(again, model.predict(table[gap]), rtol=1e-12)
     joint = model.joint(table[gap].iloc[:5])
     np.testing.assert_allclose(joint.mean, level.mean[:5], rtol=1e-6)
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_rows_just_beyond_the_limit_are_not_stations_because_of_covariates(timed):
+    """The limit counts rows, not rows beyond the number of covariates."""
+    n, random = MOST_EXACT + 1, np.random.default_rng(0)
+    table = pd.DataFrame(random.uniform(size=(n, 3)), columns=["x", "y", "c"])
+    table["t"] = np.arange(n) % 8
+    names = {"time": "t", "time_unit": "week"} if timed else {}
+    model = geogp.FieldGP(x="x", y="y", crs=None, covariates=["c"], **names)
+    scale = PointScale.of_points(model.columns().read(table), None, covariates=("c",))
+    data = Data(scale.inputs(model.columns().read(table)), random.standard_normal(n))
+    plan = model.plan(scale, n)
+    assert not plan._is_exact(data)
+    assert plan._is_exact(data.at(np.arange(n - 1)))

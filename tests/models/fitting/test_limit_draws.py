@@ -57,3 +57,19 @@ def test_a_limit_where_the_prediction_has_no_mass_gives_finite_draws():
 
     drawn, _ = with_drawn_targets(Far, rows(100), rows(20, 100), 0)
     assert np.isfinite(drawn.y).all()
+
+
+def test_a_single_validation_row_chooses_in_both_halves():
+    told = []
+
+    class Seen(Told):
+        def __init__(self, train, validation):
+            told.append((len(train.y), len(validation.y)))
+            self.rows = train, rows(1, 10_000)  # the validation row is predicted, too
+
+    stages = []
+    drawn = with_drawn_targets(Seen, rows(101), rows(1, 101), 0, stages.append)
+    assert stages[-1] == "drawing 51 rows at an end of the range: fit 4 of 4"
+    assert {validation for _, validation in told} == {1}
+    assert sorted(train for train, _ in told) == [50, 50, 51, 51]
+    assert (drawn[1].y < 0.2).all()
