@@ -71,7 +71,7 @@ def score_names(target: str) -> ScoreNames:
 TOGETHER = "all providers together"
 """The providers of a run that pools their tests, in words."""
 
-_KEYS = ("quadkey", "quarter", "fold", "provider")
+_KEYS = ("quadkey", "quarter", "fold", "provider", "drive")
 _SAME = ("target", "service", "region")
 _ORDER = sorted(SPLITS, key=lambda name: SPLITS[name].flatters)
 _ROUNDING = 1e-6
@@ -144,23 +144,24 @@ def _providers(run: RunRecord) -> list[str]:
 
 
 def table_of(one: RunContent) -> pd.DataFrame:
-    """Return test predictions, indexed by quadkey, quarter, fold and provider.
+    """Return test predictions, indexed by quadkey, quarter, fold, provider and drive.
 
-    The fold is 0 in runs without folds; the provider is "" in runs of pooled tests.
+    The fold is 0 in runs without folds; provider and drive are "" in runs of pooled tests.
     """
     table = one.predictions.copy()
     if "provider" in table:
         table["provider"] = table["provider"].astype(str)
     else:
         table["provider"] = next(iter(_providers(one.run)), "")
+    table["drive"] = table["drive"].astype(str) if "drive" in table else ""
     table["fold"] = table["fold"].astype(np.int64) if "fold" in table else 0
     table["quadkey"], table["quarter"] = table["quadkey"].astype(str), table["quarter"].astype(str)
     twice = int(table.duplicated(["split", *_KEYS]).sum())
     if twice:
         raise DataError(
-            f"{one.name}: expected each tile, quarter and provider at most once per fold of a "
-            f"split, found {twice} repeated rows. Was test_predictions.parquet edited? Run "
-            "`geogp map` again with --fresh."
+            f"{one.name}: expected each tile, quarter, provider and drive at most once per "
+            f"fold of a split, found {twice} repeated rows. Was test_predictions.parquet edited? "
+            "Run `geogp map` again with --fresh."
         )
     odd = sorted(set(table["split"]) - set(SPLITS))
     if odd:

@@ -400,6 +400,18 @@ def test_a_run_of_one_provider_shares_the_rows_of_this_provider(by_provider):
     assert figures["south"]["absolute_error"] == pytest.approx(0.3)
 
 
+def test_the_rows_of_drives_are_kept_apart():
+    drives = [
+        predicted(world(seed=seed), np.full(ROWS, 0.1 * (seed + 1))).assign(drive=str(seed))
+        for seed in (0, 1)
+    ]
+    log = run_of("log", pd.concat(drives, ignore_index=True))
+    shuffled = replace(log, name="again", predictions=log.predictions.sample(frac=1))
+    split = compare([log, shuffled]).splits["random"]
+    assert (split.n, split.beyond) == (2 * ROWS, {"log": 0, "again": 0})
+    assert split.strata["all"].figures["again"]["absolute_error"] == pytest.approx(0.15)
+
+
 def test_runs_of_other_tests_of_a_file_are_refused(by_provider):
     """Also if some of their rows have the same measurements."""
     rows = predicted(world(), np.full(ROWS, 0.1))
@@ -443,7 +455,7 @@ def test_edited_and_incomplete_runs_are_refused(pair):
     good, worse = pair
     twice = pd.concat([worse.predictions, worse.predictions.iloc[:1]])
     with pytest.raises(
-        DataError, match=r"worse: expected each tile, quarter and provider.*found 1"
+        DataError, match=r"worse: expected each tile, quarter, provider and drive.*found 1"
     ):
         compare([good, replace(worse, predictions=twice)])
     short = worse.predictions.drop(columns="stratum")
