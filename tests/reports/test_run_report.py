@@ -284,7 +284,7 @@ def test_wrong_input_is_refused(both, run_of):
     with pytest.raises(DataError, match="found an empty table"):
         build_report(as_record(run), both[:0])
     with pytest.raises(
-        DataError, match="splits random, blocks, buffer, county, latest, found folds"
+        DataError, match="splits random, blocks, buffer, county, latest, session, found folds"
     ):
         build_report(as_record(run), both.assign(split="folds"))
     odd = [None, [1.0], {"a": 1}, "many"]
