@@ -290,7 +290,7 @@ class ViewSettings:
     threshold: tuple[float, ...] | None = setting(
         "Map the probability that a tile reaches this speed in Mbps, this latency in ms, or this "
         "signal in dBm or dB. Default: download 5, 7, 35; upload 1, 3; latency 50, 100; rsrp -115, "
-        "-105, -95; rsrq -17, -14, -11; sinr 1, 5, 13; rssi -103, -97, -89."
+        "-105, -95; rsrq -17, -14, -12; sinr 1, 5, 13; rssi -103, -97, -89."
     )
     zoom: int = setting(
         "Zoom level of the map's tiles.", default=ZOOM, noun="a zoom", least=1, most=ZOOM

@@ -17,7 +17,7 @@ DEFAULTS: dict[str, tuple[float, ...]] = {
     "upload": (1.0, 3.0),
     "latency": (50.0, 100.0),
     "rsrp": (-115.0, -105.0, -95.0),
-    "rsrq": (-17.0, -14.0, -11.0),
+    "rsrq": (-17.0, -14.0, -12.0),
     "sinr": (1.0, 5.0, 13.0),
     "rssi": (-103.0, -97.0, -89.0),
     "signal": (-115.0, -105.0, -95.0),
@@ -27,7 +27,7 @@ DEFAULTS: dict[str, tuple[float, ...]] = {
 The speeds are levels of the FCC's Broadband Data Collection (download/upload): 5/1 Mbps for 4G LTE,
 7/1 and 35/3 Mbps for 5G. The latency of 100 ms is the limit of the 5G Fund for mobile service (47
 CFR 54.1015(c)), and 50 ms is half of this limit. The signals are limits between the bars of
-Android phones (``SignalStrength`` and the defaults of ``CarrierConfigManager`` for LTE and GSM).
+Android phones for LTE and GSM (those of RSRQ and SINR are in its ``SignalStrengthTest``).
 """
 
 _LEAST, MOST = 1e-3, 1e6  # the range of a threshold above 0: from `_LEAST` to below `MOST`
