@@ -110,8 +110,10 @@ class SpatialGP(SpatialParameters):
         -----
         UserWarning
             A named column of tests or devices is missing; an input has the same value in all rows;
-            a measurement is very far from the others; the model has more weights than rows; or
-            there are so few rows that cross-validation sets the width of the intervals.
+            a measurement is very far from the others; many measurements equal the smallest, or
+            intervals of positive ones begin below 0, without a law of amounts; the model has more
+            weights than rows; or there are so few rows that cross-validation sets the width of the
+            intervals.
         """
         self.check()
         if self.verbose:

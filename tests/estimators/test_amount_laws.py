@@ -1,5 +1,7 @@
 """FieldGP with laws of amounts: calibrated zeros, files, refusals and warnings."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -133,4 +135,8 @@ def test_a_usual_law_of_amounts_warns():
 
 def test_a_law_that_fits_does_not_warn():
     places, y = rain(200)
-    geogp.FieldGP(crs=None).fit(places, y + np.random.default_rng(0).standard_normal(200) - 2)
+    values = y + np.random.default_rng(0).standard_normal(200) - 2
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        geogp.FieldGP(crs=None).fit(places, values)
+    assert [str(warning.message) for warning in told] == []
