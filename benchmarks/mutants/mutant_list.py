@@ -350,7 +350,9 @@ MUTANTS = [
         "models/field/tile_process",
         "models/field/test_tile_process",
         separable_range=("log_r - q / 2 * log_psi", "log_r - 0 * q * log_psi"),
-        mapped_the_other_way=("(even - odd * a) * north", "(even + odd * a) * north"),
+        stretched_the_other_way=("odd * b, even - odd * a", "odd * b, even + odd * a"),
+        gradient_of_one_triangle=("gradient + gradient.mT", "gradient + gradient"),
+        derivative_by_the_other_range=("torch.neg(second[1], out", "torch.neg(first[1], out"),
         shared_pairs_of_one_triangle=("torch.maximum(distinct, distinct.T)", "distinct"),
     ),
     *_of(

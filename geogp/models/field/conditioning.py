@@ -72,7 +72,7 @@ def block_at(
     spread = terms.phi if factor is None else terms.phi @ factor
     values = torch.cat([(y[0] - terms.mean)[:, None], spread], 1)
     blocks = [points[:, piece.rows].movedim(0, -1) for piece in at.pieces]
-    priors = [parameters.tiles(block, block) for block in blocks]
+    priors = [parameters.tiles.within(block) for block in blocks]
     return whitened(at, terms, values, priors)
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from geogp.errors import NumericalError
+from geogp.models.field.blocks import BlockRows
 from geogp.models.field.conditioning import block_at, rows_at
 from geogp.models.field.parameters import FieldParameters, numpy_of
 from geogp.models.field.rows import FieldRows
@@ -234,6 +235,7 @@ class _Sample:
         self.step = time_step(place, points[:, 2])
         self.usual = _Values.of(parameters)
         rank = parameters.basis.rank
+        self.blocks: tuple[Tensor, list[BlockRows]] | None = None
         self.no_weights = parameters.posterior.m.new_zeros(rank, 0).detach()
 
     def starts(self) -> Iterator[Start]:
@@ -356,10 +358,17 @@ class _Sample:
         """Return the negative log likelihood of the rows at places, per row."""
         parameters, rows = self.parameters, self.rows
         total = torch.zeros((), dtype=torch.float64, device=parameters.device)
-        for places in sites.split(PLACES_AT_ONCE):
-            block = block_at(parameters, rows, rows_at(rows, places), self.no_weights)
+        for at in self._blocks(sites):
+            block = block_at(parameters, rows, at, self.no_weights)
             total = total + block.residual.square().sum() / 2 + block.log_scale
         return total / self._count(sites)
+
+    def _blocks(self, sites: Tensor) -> list[BlockRows]:
+        """Return the rows at places; those of the last places are kept."""
+        if self.blocks is None or self.blocks[0] is not sites:
+            parts = sites.split(PLACES_AT_ONCE)
+            self.blocks = sites, [rows_at(self.rows, places) for places in parts]
+        return self.blocks[1]
 
     def _count(self, sites: Tensor) -> int:
         """Return the number of rows at places."""

@@ -1,5 +1,6 @@
 """The process of single tiles, with correlation over short distances and over time."""
 
+import math
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
@@ -10,7 +11,14 @@ from torch.nn.functional import hardtanh, softplus
 
 from geogp.models.numerics.devices import on_device
 from geogp.models.numerics.elementwise import exponential_
-from geogp.models.process.matern import LEAST_SMOOTHNESS, MOST_SMOOTHNESS, matern
+from geogp.models.numerics.threads import chunks
+from geogp.models.process.matern import (
+    LEAST_SMOOTHNESS,
+    MOST_SMOOTHNESS,
+    in_cache,
+    matern,
+    matern_terms,
+)
 
 SILLS = (0.05, 0.1, 0.05, 0.02)
 """Start values of s, the variances of the four terms, for a standardised target."""
@@ -144,15 +152,31 @@ class TileProcess(nn.Module):
         second = 0.0 if self.log_own is None else self.log_own[: len(SILLS)].double().exp().sum()
         return self.log_sills.double().exp().sum() + second
 
+    def within(self, points: Tensor) -> Tensor:
+        """Return k for amplitude 1 between points (b, m, 3), (b, m, m); see `whitened`.
+
+        On a CPU, each pair is computed once, and the upper triangle is 0, unless the form is the
+        usual one, whose operations are so few that selecting pairs costs more.
+        """
+        if self._form.usual or points.device.type != "cpu":
+            covariance: Tensor = self(points, points)
+            return covariance
+        i, j = torch.tril_indices(points.shape[1], points.shape[1])
+        pairs = self(points[:, i, None], points[:, j, None]).flatten(1)
+        filled: Tensor = _LowerTriangle.apply(pairs, i, j)  # type: ignore[no-untyped-call]
+        return filled
+
     def lower(self, points: Tensor) -> Tensor:
         """Return k for amplitude 1 between points (b, m, 3), (b, m, m), without gradients.
 
-        On a CPU, only the lower triangle is filled, in stripes, which saves nearly half of the
-        time.
+        On a CPU, only the lower triangle is filled; that of the usual form in stripes, which saves
+        nearly half of the time.
         """
+        if not self._form.usual or points.device.type != "cpu":
+            return self.within(points)
         b, m = points.shape[:2]
         covariance = points.new_zeros(b, m, m)
-        width = max(STRIPE, -(-m // STRIPES)) if points.device.type == "cpu" else m
+        width = max(STRIPE, -(-m // STRIPES))
         for start in range(0, m, width):
             end = min(start + width, m)
             covariance[:, start:end, :end] = self(points[:, start:end], points[:, :end])
@@ -197,15 +221,43 @@ class TileProcess(nn.Module):
         logs = torch.cat([self.log_sills, self.log_ranges, self.log_memories]).double()
         if form.usual:
             return _UsualForm.apply(a, b, logs)  # type: ignore[no-untyped-call, no-any-return]
+        if form.separable:
+            return _SmoothForm.apply(a, b, logs, form.metric, form.smoothness)  # type: ignore[no-untyped-call, no-any-return]
         s1, s2, s3, s4 = logs[:4].unbind()
         forgetting = (-logs[7]).exp()
         with torch.no_grad():
             _, h, t = _lags(a, b)
             same = (h < SAME_TILE_KM).to(h.dtype)
-        log_h = _squared_distances(form.mapped(a), form.mapped(b)).add(NO_LENGTH).log() / 2
+            east, north = (a[..., :, None, i] - b[..., None, :, i] for i in range(2))
+        xx, xy, yy = form.metric.unbind()
+        squares = xx * east.square() + 2 * xy * east * north + yy * north.square()
+        log_h = squares.add(NO_LENGTH).log() / 2
         shared = form.shared(log_h, t, (s1, s2), logs[4:7])
         of_tile = exponential_(torch.addcmul(s4, t, forgetting, value=-1)) + s3.exp()
         return torch.addcmul(shared, same, of_tile)
+
+
+class _LowerTriangle(torch.autograd.Function):
+    """Lower triangles (b, m, m) from their values (b, m (m + 1) / 2) at the positions i, j.
+
+    A gradient by a symmetric matrix is the gradient by both of its triangles.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, pairs: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        ctx.at = i, j
+        m = int(i[-1]) + 1
+        matrix = pairs.new_zeros(len(pairs), m, m)
+        matrix[:, i, j] = pairs
+        return matrix
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        i, j = ctx.at
+        gradient = gradient + gradient.mT
+        gradient.diagonal(dim1=1, dim2=2).div_(2)
+        return gradient[:, i, j], None, None
 
 
 class _UsualForm(torch.autograd.Function):
@@ -239,6 +291,74 @@ class _UsualForm(torch.autograd.Function):
         by_rates = (weighted[:3] @ lags.T) * values[:3, None]
         by_logs = torch.cat([weighted.sum(1), by_rates.flatten()]) * values
         return None, None, ctx.kinds @ by_logs
+
+
+class _SmoothForm(torch.autograd.Function):
+    """The covariance of a separable form with any smoothness and stretch, with few operations.
+
+    The inputs are points, (log s, log l, log τ), the metric of `Form` and the smoothness. The
+    derivatives of each pair are computed with its covariance, so the gradient is one product. Few
+    pairs at once stay in the cache of a CPU.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor, *values: Tensor) -> Tensor:
+        a, b = (points.movedim(-1, 0).contiguous() for points in (a, b))
+        lags = a[..., :, None] - b[..., None, :]
+        logs, metric, smoothness = values
+        flat, (*others, change) = lags.flatten(1), ctx.needs_input_grad[2:]
+        kept = change or any(others)
+        number = len(logs) + len(metric) + change if kept else len(SILLS)
+        covariance = flat.new_empty(flat.shape[1])
+        derivatives = flat.new_empty(number, len(covariance) if kept else 0)
+        for part in chunks(len(covariance), in_cache(covariance)):
+            lag = flat[:, part]
+            terms = derivatives[:, part] if kept else lag.new_empty(number, lag.shape[1])
+            _smooth_terms(lag, logs, metric, float(smoothness), terms)
+            torch.sum(terms[: len(SILLS)], 0, out=covariance[part])
+        ctx.save_for_backward(derivatives)
+        return covariance.view(lags.shape[1:])
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        by_values = ctx.saved_tensors[0] @ gradient.flatten()
+        logs, metric, *nu = by_values.split([8, 3, 1][: 2 + ctx.needs_input_grad[4]])
+        return None, None, logs, metric, nu[0][0] if nu else None
+
+
+def _smooth_terms(lag: Tensor, logs: Tensor, metric: Tensor, nu: float, terms: Tensor) -> None:
+    """Fill rows of `terms` with the four terms of k at differences `lag` (3, n).
+
+    With more than four rows, the others are the derivatives of k by log l, log τ, the metric and,
+    last, the smoothness. Those by log s are the terms themselves.
+    """
+    s1, s2, s3, s4, near, fast, memory, own_memory = logs.tolist()
+    derivatives = len(terms) > len(SILLS)
+    change = len(terms) == len(logs) + len(metric) + 1
+    east, north, t = lag
+    squares = torch.stack([east * east, 2 * east * north, north * north])
+    h2 = (metric @ squares).add_(NO_LENGTH)
+    log_h = h2.log().div_(2)
+    same = (squares[0] + squares[2] < SAME_TILE_KM**2).to(h2.dtype)
+    since, since_own = t.abs() * math.exp(-memory), t.abs() * math.exp(-own_memory)
+    matern_rows = h2.new_empty(2, 1 + derivatives + change, len(h2))
+    for rows, log_range in zip(matern_rows, (near, fast), strict=True):
+        matern_terms(log_h - log_range, nu, rows, slope=derivatives, change=change)
+    first = matern_rows[0].mul_(math.exp(s1))
+    second = matern_rows[1].mul_(exponential_(s2 - since))
+    torch.mul(same, math.exp(s3), out=terms[2])
+    torch.mul(same, exponential_(s4 - since_own), out=terms[3])
+    terms[0], terms[1] = first[0], second[0]
+    if derivatives:
+        torch.neg(first[1], out=terms[4])
+        torch.neg(second[1], out=terms[5])
+        torch.mul(second[0], since, out=terms[6])
+        torch.mul(terms[3], since_own, out=terms[7])
+        by_squares = (first[1] + second[1]).div_(h2).div_(2)
+        torch.mul(squares, by_squares, out=terms[8:11])
+    if change:
+        torch.add(first[2], second[2], out=terms[11])
 
 
 @cache
@@ -288,15 +408,14 @@ class Form:
         rough = float(self.smoothness.detach()) == ROUGH
         return self.separable and rough and not bool(self.stretch.any())
 
-    def mapped(self, points: Tensor) -> Tensor:
-        """Return points (..., 3) with coordinates multiplied by exp([[a, b], [b, -a]])."""
+    @property
+    def metric(self) -> Tensor:
+        """The factors (3,) of x², 2 x y and y² in h² for a difference (x, y) of places."""
         a, b = self.stretch.unbind()
         size = (a.square() + b.square() + NO_LENGTH).sqrt()
         even, odd = size.cosh(), size.sinh() / size
-        east, north, t = points.unbind(-1)
-        u = (even + odd * a) * east + odd * b * north
-        v = odd * b * east + (even - odd * a) * north
-        return torch.stack([u, v, t], -1)
+        xx, xy, yy = even + odd * a, odd * b, even - odd * a
+        return torch.stack([xx.square() + xy.square(), xy * (xx + yy), xy.square() + yy.square()])
 
     def shared(
         self, log_h: Tensor, t: Tensor, log_sills: tuple[Tensor, Tensor], log_lengths: Tensor
@@ -309,9 +428,6 @@ class Form:
         s1, s2 = (value.exp() for value in log_sills)
         first = s1 * matern(log_h - near, self.smoothness)
         log_r = log_h - fast
-        if self.separable:
-            fading = exponential_(-t * (-memory).exp())
-            return first + s2 * matern(log_r, self.smoothness) * fading
         p, q = self.powers.unbind()
         later = t > 0
         log_t = torch.where(later, torch.where(later, t, 1.0).log() - memory, NO_TIME)
@@ -326,9 +442,3 @@ def _lags(a: Tensor, b: Tensor) -> Tensor:
     torch.hypot(lags[0], lags[1], out=lags[1])
     lags[2].abs_()
     return lags
-
-
-def _squared_distances(a: Tensor, b: Tensor) -> Tensor:
-    """Return squared distances in km² between points (..., m, 3) and (..., n, 3): (..., m, n)."""
-    east, north = (a[..., :, None, i] - b[..., None, :, i] for i in range(2))
-    return east.square().addcmul(north, north)

@@ -1,6 +1,7 @@
 """Matérn correlations of any smoothness, interpolated between values of Bessel functions."""
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from geogp.models.numerics.precision import current_precision
+from geogp.models.numerics.threads import chunks
 
 LEAST_SMOOTHNESS = 0.1
 """Smallest smoothness of a correlation."""
@@ -29,6 +31,12 @@ KNOTS = 2**13
 STEP = (HIGH - LOW) / (KNOTS - 1)
 """Difference of the logarithms of distances from one knot to the next."""
 
+LAST = KNOTS - 1 - 1e-9
+"""Largest position among the knots, so that its interval is the last one."""
+
+IN_CACHE = 2**14
+"""On a CPU, number of distances at once, so that they stay in its cache."""
+
 CHANGE = 1e-4
 """Half of the difference between two smoothnesses; their correlations give the derivative."""
 
@@ -43,25 +51,20 @@ def matern(log_r: Tensor, smoothness: Tensor) -> Tensor:
 
 
 class _Matern(torch.autograd.Function):
-    """Values and derivatives from the polynomials of `_polynomials`."""
+    """Values and derivatives from `matern_terms`."""
 
     @staticmethod
     def forward(ctx: Any, log_r: Tensor, smoothness: Tensor) -> Tensor:
-        nu, device = float(smoothness.detach()), log_r.device
-        at = log_r.sub(LOW).div_(STEP).clamp_(0, KNOTS - 1)
-        interval = at.long().clamp_(max=KNOTS - 2)
-        at.sub_(interval)
-        kind = device, current_precision()
-        coefficients = _polynomials(nu, *kind)
-        by_r, by_nu = ctx.needs_input_grad
-        slope = change = None
-        if by_r:
-            slope = _polynomial([k * coefficients[k] / STEP for k in (1, 2, 3)], interval, at)
-        if by_nu:
-            above, below = (_polynomials(nu + sign * CHANGE, *kind) for sign in (1, -1))
-            change = _polynomial(list((above - below) / (2 * CHANGE)), interval, at)
-        ctx.save_for_backward(slope, change)
-        return _polynomial(list(coefficients), interval, at)
+        flat, (by_r, by_nu) = log_r.reshape(-1), ctx.needs_input_grad
+        nu, number = float(smoothness.detach()), 1 + by_r + by_nu
+        terms = flat.new_empty(number, len(flat))
+        for part in chunks(len(flat), in_cache(flat)):
+            matern_terms(flat[part], nu, terms[:, part], slope=by_r, change=by_nu)
+        value: Tensor
+        value, *derivatives = terms.view(number, *log_r.shape)
+        slope = derivatives.pop(0) if by_r else None
+        ctx.save_for_backward(slope, derivatives[0] if by_nu else None)
+        return value
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -73,24 +76,60 @@ class _Matern(torch.autograd.Function):
         )
 
 
-def _polynomial(coefficients: list[Tensor], interval: Tensor, at: Tensor) -> Tensor:
-    """Return polynomials, whose coefficients by power depend on the interval, at `at`."""
-    value = coefficients[-1][interval]
-    for coefficient in coefficients[-2::-1]:
-        value = value.mul_(at).add_(coefficient[interval])
-    return value
+def in_cache(pairs: Tensor) -> int:
+    """Return how many of the pairs to compute at once, which depends on their device."""
+    return IN_CACHE if pairs.device.type == "cpu" else max(1, len(pairs))
 
 
-@lru_cache(maxsize=16)
-def _polynomials(nu: float, device: torch.device, _precision: str) -> Tensor:
-    """Return the coefficients of Hermite's cubic polynomials by power and interval, (4, k).
+def matern_terms(log_r: Tensor, nu: float, terms: Tensor, *, slope: bool, change: bool) -> None:
+    """Fill the rows of `terms` (k, n) with correlations at log r (n,) and their derivatives.
 
-    The cache has other tensors for another precision.
+    The first row has the correlations. If asked for, `slope` by log r and `change` by the
+    smoothness `nu` follow, from polynomials between knots.
     """
+    tables = _tables(nu, slope, change, log_r.device, current_precision())
+    at = log_r.mul(1 / STEP).sub_(LOW / STEP).clamp_(0, LAST)
+    interval = at.long()
+    at.sub_(interval)
+    for row, table in zip(terms, tables, strict=True):
+        _polynomial(table, interval, at, row)
+
+
+def _polynomial(
+    coefficients: Sequence[Tensor], interval: Tensor, at: Tensor, result: Tensor
+) -> None:
+    """Fill `result` with polynomials at `at`, whose coefficients depend on the interval."""
+    torch.index_select(coefficients[-1], 0, interval, out=result)
+    for coefficient in coefficients[-2::-1]:
+        # Much faster than an index in brackets.
+        torch.addcmul(coefficient.index_select(0, interval), result, at, out=result)
+
+
+@lru_cache(maxsize=8)
+def _tables(
+    nu: float, slope: bool, change: bool, device: torch.device, _precision: str
+) -> list[tuple[Tensor, ...]]:
+    """Return the coefficients of Hermite's cubic polynomials by power, then their derivatives.
+
+    A coefficient has a value for each interval, (k,). The cache has other tensors for another
+    precision.
+    """
+    value = _polynomials(nu)
+    tables = [value]
+    if slope:
+        tables.append(value[1:] * np.array([[1], [2], [3]]) / STEP)
+    if change:
+        above, below = (_polynomials(nu + sign * CHANGE) for sign in (1, -1))
+        tables.append((above - below) / (2 * CHANGE))
+    return [torch.as_tensor(table).to(device).unbind() for table in tables]
+
+
+def _polynomials(nu: float) -> NDArray[np.float64]:
+    """Return the coefficients of the correlation by power and interval, (4, k)."""
     value, slope = _bessel(nu)
     slope = slope * STEP
     rise = np.diff(value)
-    coefficients = np.stack(
+    return np.stack(
         [
             value[:-1],
             slope[:-1],
@@ -98,7 +137,6 @@ def _polynomials(nu: float, device: torch.device, _precision: str) -> Tensor:
             slope[:-1] + slope[1:] - 2 * rise,
         ]
     )
-    return torch.as_tensor(coefficients).to(device)
 
 
 def _bessel(nu: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -15,6 +15,7 @@ from geogp.models.field.tile_process import Form, TileProcess
 from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
+from geogp.models.process.matern import matern
 
 STRETCH, POWERS = (0.3, -0.5), (0.7, 0.4)
 
@@ -144,6 +145,47 @@ def test_gradients_of_all_numbers_of_a_form():
         return process(at, at)
 
     assert torch.autograd.gradcheck(covariance, sizes, atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [8, 140])
+def test_the_separable_form_against_autograd_of_its_formula(n):
+    """Two routes to the gradients of all numbers, in one part and in several."""
+    points = torch.from_numpy(_points(n))
+    weights = torch.from_numpy(np.random.default_rng(1).normal(size=(n, n)))
+    process = TileProcess(3, torch.float64)
+    numbers = [torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in (STRETCH, 1.3)]
+    stretch, nu = numbers
+    process.take_form(Form(stretch=stretch, smoothness=nu))
+    free = [process.log_sills, process.log_ranges, process.log_memories, *numbers]
+    found = process(points, points)
+    s, ranges, memories = (value.exp() for value in free[:3])
+    a, b = stretch
+    mapping = torch.linalg.matrix_exp(torch.stack([torch.stack([a, b]), torch.stack([b, -a])]))
+    away = points[:, None] - points
+    h2 = (away[..., :2] @ mapping).square().sum(-1)
+    log_h, t = (h2 + 1e-30).log() / 2, away[..., 2].abs()
+    near, fast = (matern(log_h - value.log(), nu) for value in ranges)
+    own = (h2 < 1e-12) * (s[2] + s[3] * (-t / memories[1]).exp())
+    expected = s[0] * near + s[1] * fast * (-t / memories[0]).exp() + own
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+    gradients = [torch.autograd.grad((k * weights).sum(), free) for k in (found, expected)]
+    torch.testing.assert_close(*gradients, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("smoothness", [0.5, 1.3])
+def test_the_lower_triangle_has_the_gradient_of_the_whole(smoothness):
+    process = TileProcess(3, torch.float64)
+    stretched = smoothness != 0.5
+    process.take_form(_form(smoothness, gneiting=False, stretched=stretched))
+    points = torch.from_numpy(np.stack([_points(20, seed) for seed in range(3)]))
+    whole, triangle = process(points, points), process.within(points)
+    torch.testing.assert_close(triangle.tril(), whole.tril(), rtol=1e-12, atol=1e-14)
+    weights = torch.from_numpy(np.random.default_rng(1).normal(size=whole.shape))
+    gradients = [
+        torch.autograd.grad(k, process.log_ranges, weights, retain_graph=True)[0]
+        for k in (whole, triangle)
+    ]
+    torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-12)
 
 
 def test_a_form_is_saved_and_older_files_have_the_usual_one(tmp_path):
