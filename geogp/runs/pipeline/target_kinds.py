@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from geogp.choices import AVERAGE, CLASS, COUNT
 from geogp.distributions.prediction import Prediction
+from geogp.distributions.shares import SharePrediction
 from geogp.evaluation.baseline import quarter_baseline
 from geogp.evaluation.class_tables import (
     BY_QUARTER,
@@ -95,11 +96,14 @@ class NumberTarget(TargetKind):
         """Return scores of intervals; the baseline has the mean and variance of each quarter."""
         quarter, y, law = seen.quarter, seen.y, type(prediction)
         reference = quarter_baseline(quarter[train], y[train], quarter[test], law)
+        guessed = reference.prediction
+        if isinstance(prediction, SharePrediction) and isinstance(guessed, SharePrediction):
+            guessed = guessed.of_tests(prediction.tests)
         stratum = stratum_column(seen.stratum[test], seen.strata)
         lower, upper = prediction.interval(0.95)
         return HeldOutScores(
             metrics=score_by_stratum(prediction, y[test], stratum),
-            baseline=score_by_stratum(reference.prediction, y[test], stratum),
+            baseline=score_by_stratum(guessed, y[test], stratum),
             columns={**prediction.columns(), "lower_95": lower, "upper_95": upper},
             rows_pooled=reference.rows_pooled,
         )
