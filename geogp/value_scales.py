@@ -53,7 +53,7 @@ class ValueScale:
         """Return values in their unit from values of the model, of the same type of numbers."""
         found = np.asarray(modelled)
         if self.most is not None:
-            return np.clip(found, 0, self.most)
+            return np.asarray(np.clip(found, 0, self.most))
         return np.asarray(10**found if self.logarithmic else found)
 
     def changes(self, differences: ArrayLike) -> Floats:

@@ -536,6 +536,7 @@ RULES = (
         ("columns", "model", "epochs", "by_provider", "conformal"),
         lambda request: (
             "error_sd" in named_columns(request.columns)
+            and request.kind == AVERAGE
             and (
                 request.model != DEFAULT_MODEL
                 or request.epochs is not None

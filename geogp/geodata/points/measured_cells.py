@@ -156,10 +156,11 @@ def read_successes(
         name = columns["download"]
         speed, unit = read_target(review, name, options, "download", service, failures=True)
         reached = speed >= 1000 * options.at_least
+        kept = review.kept
         text = (
             f"at least {options.at_least:g} Mbps in the column {shown(name)}: "
-            f"{int((~reached).sum()):,} of {len(table):,} tests failed, "
-            f"{int(np.isnan(speed).sum()):,} of them without a download"
+            f"{int((kept & ~reached).sum()):,} of {int(kept.sum()):,} tests failed, "
+            f"{int((kept & np.isnan(speed)).sum()):,} of them without a download"
         )
         review.notes.append(("success", text))
         return np.where(reached, 100.0, 0.0), {name: unit}

@@ -71,8 +71,8 @@ class PointTests:
     `value` is in the unit of Ookla's columns (kbps or ms) or in dBm or dB, 100 or 0 for tests that
     succeeded or failed, and 1 for the target ``tests``. `error_sd` are known standard deviations of
     the errors of values, (n,), or None. A `target` ``signal`` has become the kind of signal in the
-    file. `rows` is the number of rows in the file. `columns` are the names of the columns that geogp knows. `provider` are
-    names, (n,), or None if all providers are pooled. `notes` are pairs of a subject and what was
+    file. `rows` is the number of rows in the file. `columns` are the names of the columns that
+    geogp knows. `provider` are names, (n,), or None if all providers are pooled. `notes` are pairs of a subject and what was
     understood of it; `units` has the unit of a column, and where it was read from. `counts` has the
     number of left-out rows for each reason, and `left_out` the rows themselves. `drive` are names
     of drives, (n,), if the tests are a log of drives.
