@@ -29,8 +29,11 @@ WHOLE = 100.0
 LEAST = 1e-3
 """Smallest mean probability of success, and of failure: a linear model may predict less."""
 
-WIDEST = 0.95
-"""Largest variance of the probability, as a share of the variance m (1 - m) of a single test."""
+WIDEST = 1 / 3
+"""Largest variance of the probability, as a share of the variance m (1 - m) of a single test.
+
+A probability of which nothing is known, with a uniform distribution, has this share.
+"""
 
 NARROWEST = 1e-9
 """Smallest variance of the probability of success."""

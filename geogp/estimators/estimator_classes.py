@@ -27,12 +27,11 @@ class FieldGP(SpatialGP):
     because the range of g is uncertain.
 
     At most 3,000 rows without columns of tests (unless errors are known), devices or providers are
-    fitted by an exact
-    Gaussian process instead: universal kriging with a constant trend and the covariates, a Matérn
-    correlation (with one range or two) that may differ between directions, and a nugget. Its form
-    is averaged over its posterior, and up to 1,500 rows so are its parameters. `epochs`, `rank` or
-    `batch` ask for the model of three parts. So are up to 50,000 rows at up to 60 places with many
-    times, such as stations, and any number of rows with `group`.
+    fitted by an exact Gaussian process instead: universal kriging with a constant trend and the
+    covariates, a Matérn correlation (with one range or two) that may differ between directions, and
+    a nugget. Its form is averaged over its posterior, and up to 1,500 rows so are its parameters.
+    `epochs`, `rank` or `batch` ask for the model of three parts. So are up to 50,000 rows at up to
+    60 places with many times, such as stations, and any number of rows with `group`.
 
     Parameters
     ----------
@@ -66,8 +65,8 @@ class FieldGP(SpatialGP):
         measurements have. `predict_distribution` adds the known variance if a table has this
         column; it predicts a measurement without a known error otherwise. Only an exact process
         takes known variances; for the model of three parts, `fit` raises RequestError. With
-        `tests`, a part of the further noise falls with their number. Known variances are
-        not the `sample_weight` of other libraries, which has no unit.
+        `tests`, a part of the further noise falls with their number. Known variances are not the
+        `sample_weight` of other libraries, which has no unit.
     group
         Column with the drive, session, device or day of each measurement. The measurements of a
         group share a part of their noise, some of which decays with time, or with distance without
@@ -86,12 +85,13 @@ class FieldGP(SpatialGP):
         100; by default, measurements have no bounds. With ``percentage``, the model is linear in
         the percentage, an exact process knows the variance p (100 - p) / tests of its error, where
         p is that of all tests, and `predict_distribution` returns a `SharePrediction`; `group` and
-        `devices` are not possible. With the other two, the model predicts normal scores, and `predict_distribution` returns an `AmountPrediction`, which never leaves
-        the range. If some measurements are exactly 0 (of proportions also 1), this value has a
-        probability; more than 3,000 rows, and rows with `tests`, are then fitted five times in all,
-        on halves and the whole. The level is the median of the measurements at a place. There is no
-        `joint` distribution, and `kernel` and `coefficients_` are those of normal scores. It cannot
-        be given with `error_variance`, nor with `group` if measurements are at an end of the range.
+        `devices` are not possible. With the other two, the model predicts normal scores, and
+        `predict_distribution` returns an `AmountPrediction`, which never leaves the range. If some
+        measurements are exactly 0 (of proportions also 1), this value has a probability; more than
+        3,000 rows, and rows with `tests`, are then fitted five times in all, on halves and the
+        whole. The level is the median of the measurements at a place. There is no `joint`
+        distribution, and `kernel` and `coefficients_` are those of normal scores. It cannot be
+        given with `error_variance`, nor with `group` if measurements are at an end of the range.
     validation
         Rows on which the best epoch and the shape of the predictive distribution are chosen:
         ``blocks`` (all rows in a tenth of the square cells of the map), ``random`` (a tenth of the

@@ -9,6 +9,7 @@ import geogp
 from geogp.distributions.shares import SharePrediction
 from geogp.errors import DataError, RequestError
 from geogp.geodata.tiles.quadkeys import codes_to_tiles, tile_centres, tiles_at, tiles_to_codes
+from geogp.models.fitting import few_rows
 
 
 def world(seed, n):
@@ -76,7 +77,8 @@ def test_the_joint_level_is_that_of_the_probability(fitted):
     np.testing.assert_allclose(np.clip(level.mean, 0.1, 99.9), alone.mean, atol=1e-6)
 
 
-def test_without_an_exact_process_tests_lower_the_noise():
+def test_without_an_exact_process_tests_lower_the_noise(monkeypatch):
+    monkeypatch.setattr(few_rows, "FOLDS", 3)  # the width is of no account here
     rows = world(1, 200)
     with pytest.warns(UserWarning, match="200 rows at 200 places are few"):
         estimator = model(epochs=2).fit(rows, rows["share"])

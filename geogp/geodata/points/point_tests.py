@@ -72,10 +72,10 @@ class PointTests:
     succeeded or failed, and 1 for the target ``tests``. `error_sd` are known standard deviations of
     the errors of values, (n,), or None. A `target` ``signal`` has become the kind of signal in the
     file. `rows` is the number of rows in the file. `columns` are the names of the columns that
-    geogp knows. `provider` are names, (n,), or None if all providers are pooled. `notes` are pairs of a subject and what was
-    understood of it; `units` has the unit of a column, and where it was read from. `counts` has the
-    number of left-out rows for each reason, and `left_out` the rows themselves. `drive` are names
-    of drives, (n,), if the tests are a log of drives.
+    geogp knows. `provider` are names, (n,), or None if all providers are pooled. `notes` are pairs
+    of a subject and what was understood of it; `units` has the unit of a column, and where it was
+    read from. `counts` has the number of left-out rows for each reason, and `left_out` the rows
+    themselves. `drive` are names of drives, (n,), if the tests are a log of drives.
     """
 
     path: Path
