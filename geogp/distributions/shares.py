@@ -8,7 +8,7 @@ or above 100.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -99,6 +99,10 @@ class SharePrediction(Prediction):
     def of_tests(self, tests: Floats) -> "SharePrediction":
         """Return the percentages of other numbers of tests, (n,)."""
         return SharePrediction.of(self, tests)
+
+    def of_tests_like(self, other: Any) -> "SharePrediction":
+        """Return the percentages of as many tests as another prediction has, (n,)."""
+        return self.of_tests(other.tests)
 
     def widened(self, factor: float) -> "SharePrediction":
         """Return the prediction with the standard deviation of the level multiplied by a factor."""

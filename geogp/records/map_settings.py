@@ -498,6 +498,33 @@ RULES = (
         _model_needed,
     ),
     Rule(
+        ("target", "question", "tests", "devices"),
+        lambda request: (
+            request.kind != AVERAGE
+            and (request.question, request.tests, request.devices) != (QUESTIONS[0], None, None)
+        ),
+        lambda request: (
+            f"--target {request.target} predicts "
+            f"{_WHAT_COUNTS_AND_CLASSES_ARE[request.kind][0]}; --for, --tests and "
+            f"--devices describe averages of tests. Leave these options out."
+        ),
+    ),
+    Rule(
+        ("by_provider", "target", "model"),
+        lambda request: request.by_provider and not find_model(request.model).has_tiles,
+        lambda request: (
+            f"--by-provider is for the model {DEFAULT_MODEL}, and for a speed, a latency or a "
+            f"signal, "
+            f"found --target {request.target} and --model {request.model}. Leave --by-provider out."
+        ),
+    ),
+    *(
+        _about_points(name)
+        # `crs` is also of files of polygons.
+        for name in (*settings_of(PointOptions), "provider", "by_provider", "technology")
+        if name != "crs"
+    ),
+    Rule(
         ("target", "at_least"),
         lambda request: request.at_least is not None and not TARGETS[request.target].is_share,
         lambda request: (
@@ -546,35 +573,9 @@ RULES = (
         ),
         lambda _: (
             f"--columns error_sd= needs the exact process of the model {DEFAULT_MODEL}, which has "
-            "no --epochs, --by-provider and --conformal. Leave these options out, or error_sd."
+            "no --epochs, --by-provider and --conformal. Leave these options and --model out, or "
+            "error_sd."
         ),
-    ),
-    Rule(
-        ("target", "question", "tests", "devices"),
-        lambda request: (
-            request.kind != AVERAGE
-            and (request.question, request.tests, request.devices) != (QUESTIONS[0], None, None)
-        ),
-        lambda request: (
-            f"--target {request.target} predicts "
-            f"{_WHAT_COUNTS_AND_CLASSES_ARE[request.kind][0]}; --for, --tests and "
-            f"--devices describe averages of tests. Leave these options out."
-        ),
-    ),
-    Rule(
-        ("by_provider", "target", "model"),
-        lambda request: request.by_provider and not find_model(request.model).has_tiles,
-        lambda request: (
-            f"--by-provider is for the model {DEFAULT_MODEL}, and for a speed, a latency or a "
-            f"signal, "
-            f"found --target {request.target} and --model {request.model}. Leave --by-provider out."
-        ),
-    ),
-    *(
-        _about_points(name)
-        # `crs` is also of files of polygons.
-        for name in (*settings_of(PointOptions), "provider", "by_provider", "technology")
-        if name != "crs"
     ),
     Rule(
         ("covariates", "model"),

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from geogp.choices import AVERAGE, CLASS, COUNT
 from geogp.distributions.prediction import Prediction
-from geogp.distributions.shares import SharePrediction
 from geogp.evaluation.baseline import quarter_baseline
 from geogp.evaluation.class_tables import (
     BY_QUARTER,
@@ -96,9 +95,7 @@ class NumberTarget(TargetKind):
         """Return scores of intervals; the baseline has the mean and variance of each quarter."""
         quarter, y, law = seen.quarter, seen.y, type(prediction)
         reference = quarter_baseline(quarter[train], y[train], quarter[test], law)
-        guessed = reference.prediction
-        if isinstance(prediction, SharePrediction) and isinstance(guessed, SharePrediction):
-            guessed = guessed.of_tests(prediction.tests)
+        guessed = reference.prediction.of_tests_like(prediction)
         stratum = stratum_column(seen.stratum[test], seen.strata)
         lower, upper = prediction.interval(0.95)
         return HeldOutScores(
