@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from geogp.distributions.amounts import AmountPrediction
     from geogp.distributions.class_prediction import ClassPrediction
     from geogp.distributions.prediction import Prediction
+    from geogp.distributions.shares import SharePrediction
     from geogp.errors import (
         DataError,
         GeogpError,
@@ -56,6 +57,7 @@ _MODULES = {
     "Region": "geodata.places.region",
     "RequestError": "errors",
     "Run": "answers.run",
+    "SharePrediction": "distributions.shares",
     "WeightedSums": "models.joint.weighted_sums",
     "evaluate": "evaluation.evaluate",
     "list_models": "models.names",
@@ -89,6 +91,7 @@ __all__ = [
     "Region",
     "RequestError",
     "Run",
+    "SharePrediction",
     "WeightedSums",
     "__version__",
     "evaluate",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from geogp.reports.words import MISSING
+from geogp.value_scales import suffix_of
 
 if TYPE_CHECKING:
     from geogp.maps.views import View
@@ -58,7 +59,7 @@ def with_interval(
 
 def band_of(name: str, unit: str) -> tuple[str, str, str]:
     """Return the columns of a value, and of the lower and the upper end of its interval."""
-    end = unit.lower()
+    end = suffix_of(unit)
     return f"{name}_{end}", f"{name}_lower_{end}", f"{name}_upper_{end}"
 
 

@@ -29,7 +29,9 @@ from geogp.answers.requests import AreasRequest
 from geogp.answers.tile_areas import TileAreas, tile_areas
 from geogp.answers.tile_weights import tile_weights
 from geogp.distributions.quantity import Quantity
+from geogp.errors import RequestError
 from geogp.evaluation.scores import Real
+from geogp.geodata.tiles.targets import find_target
 from geogp.maps.figures.choropleth import Panel, choropleth
 from geogp.maps.scales import SPEED_PALETTE, WIDTH_PALETTE, linear_scale, value_scale
 from geogp.maps.target_quantities import quantity_of
@@ -88,6 +90,11 @@ def area_levels(opened: Reopened, request: AreasRequest) -> AreaLevels:
     )
     level = opened.level(seed=request.seed, columns=max(request.draws, len(areas)))
     quantity, tests = quantity_of(opened.settings.target), opened.question.tests
+    if request.question != "level" and find_target(opened.settings.target).is_share:
+        raise RequestError(
+            "means of tests are not defined for shares of tests that succeeded: --for level gives "
+            "the probability of success. Leave --for out."
+        )
     if request.question == "level":
         opened.listener.stage(f"{request.draws} draws for medians, arithmetic means and ranks")
         kind, measured = "level_mean", level
@@ -270,7 +277,7 @@ class _Facts(Struct, frozen=True):
     question: QuestionText = field(name="for")
     by: Name
     at: Quarter
-    unit: Annotated[str, Meta(pattern="^[A-Za-z]+$", description="a unit")]
+    unit: Annotated[str, Meta(pattern="^([A-Za-z]+|%)$", description="a unit")]
     areas: Annotated[list[Any], Meta(min_length=1)]
     weights: Name | None = None
     tests: Some | None = field(name="tests_per_tile", default=None)

@@ -27,6 +27,7 @@ from geogp.geodata.places.distances import nearest_km, sums_within_km
 from geogp.geodata.places.stratum_column import STRATA
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index, quarter_label
+from geogp.geodata.tiles.targets import find_target
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
 from geogp.maps.csv_tables import csv_content
 from geogp.maps.target_quantities import quantity_of
@@ -40,6 +41,7 @@ from geogp.runs.pipeline.run_covariates import PlaceTables
 from geogp.runs.progress import ProgressListener
 from geogp.runs.question import Question, check_quarter
 from geogp.runs.run_folder import MODEL_FILE, check_model, locked_run
+from geogp.value_scales import suffix_of
 
 if TYPE_CHECKING:
     from geogp.distributions.prediction import Prediction
@@ -196,6 +198,13 @@ def _question(record: OpenedRecord, request: PlaceQuestion) -> Question:
             )
         return Question(COUNT, quarter, latest, None)
     mean, single, _ = QUESTIONS
+    if find_target(record.target).is_share:
+        if request.question not in {None, LEVEL} or request.tests or request.devices:
+            raise RequestError(
+                "the run predicts the probability that a test succeeds; --for, --tests and "
+                "--devices describe averages of tests. Leave these options out."
+            )
+        return Question(LEVEL, quarter, latest, None, shares=True)
     name = request.question or (mean if request.tests or request.devices else drawn.question)
     if name != mean and (request.tests or request.devices):
         raise RequestError(
@@ -299,7 +308,7 @@ class _Predictor:
         table = tables.at(x, y, when, provider=question.provider)
         inputs, tests = self.model.inputs(table), float(question.tests or 1)
         level = question.name == LEVEL
-        prediction = self.model.network_.predict(inputs, tests, question.devices, level=level)
+        prediction = self.model.predicted(inputs, tests, question.devices, level=level)
         if not repair.n or level:
             return prediction
         names = self.record.strata or STRATA
@@ -391,10 +400,10 @@ def read_at(content: dict[str, Any], table: pd.DataFrame) -> Answer:
     alone, most = content["places"] == 1, 40
     columns = [
         Column("quarter", ("quarter",), "{}"),
-        Column(f"median {unit}", (f"median_{unit.lower()}",), "{:.3g}"),
+        Column(f"median {unit}", (f"median_{suffix_of(unit)}",), "{:.3g}"),
     ]
     for level in LEVELS if alone else LEVELS[-1:]:
-        ends = tuple(f"{side}_{level}_{unit.lower()}" for side in ("lower", "upper"))
+        ends = tuple(f"{side}_{level}_{suffix_of(unit)}" for side in ("lower", "upper"))
         columns.append(Column(f"{level} % interval", ends, "{:.3g} to {:.3g}"))
     columns += [Column(met, (name,), "{:.1%}") for name, met in content["thresholds"].items()]
     tests = Column(f"tests in {near_km:g} km", ("tests_near",), "{:,}")

@@ -50,7 +50,7 @@ from geogp.records.record_types import Name, Quarter
 from geogp.runs.pipeline.draw import tests_on
 from geogp.runs.question import check_quarter
 from geogp.runs.reopen import Reopened
-from geogp.value_scales import scale_of
+from geogp.value_scales import scale_of, suffix_of
 
 Floats = NDArray[np.float64]
 
@@ -371,8 +371,8 @@ def read_change(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answ
     area, tiles, _, far = AREA_COLUMNS
     columns = [
         *(area, tiles, far),
-        Column(f"{facts.start}, {unit}", (f"level_from_{unit.lower()}",), "{:.1f}", minor=True),
-        Column(f"{facts.end}, {unit}", (f"level_to_{unit.lower()}",), "{:.1f}", minor=True),
+        Column(f"{facts.start}, {unit}", (f"level_from_{suffix_of(unit)}",), "{:.1f}", minor=True),
+        Column(f"{facts.end}, {unit}", (f"level_to_{suffix_of(unit)}",), "{:.1f}", minor=True),
         *with_interval("change", "95 % interval", change, "+.1f", of_change),
         Column("probability of a rise", ("probability_rose",), "{:.3f}", minor=True),
     ]

@@ -19,6 +19,7 @@ from geogp.files import write_bytes, write_text
 from geogp.geodata.places.file_choice import existing_path
 from geogp.geodata.places.region import Tiles
 from geogp.geodata.tiles.quadkeys import tile_bounds
+from geogp.geodata.tiles.targets import find_target
 from geogp.maps.figures.numbered import numbered_figure
 from geogp.maps.target_quantities import quantity_of
 from geogp.models.joint.design import (
@@ -33,7 +34,7 @@ from geogp.models.numerics.threads import aside
 from geogp.reports.words import sample_words
 from geogp.runs.pipeline.draw import tests_on
 from geogp.runs.reopen import Reopened
-from geogp.value_scales import DECIBELS, LOG10
+from geogp.value_scales import DECIBELS, LOG10, PERCENT
 
 Floats = NDArray[np.float64]
 
@@ -64,6 +65,11 @@ def next_tiles(opened: Reopened, request: NextRequest) -> NextTiles:
     Tiles far from any measurement are left out, because their variance rests on the model alone.
     Raises RequestError if no tile is selected, or if there are too few tiles or too little memory.
     """
+    if find_target(opened.settings.target).is_share:
+        raise RequestError(
+            "geogp next needs a noise that is the same for all values; that of a share of tests "
+            "follows from the share. geogp areas shows where intervals are wide."
+        )
     counted, near = _counted(opened, request), ~opened.far
     check_choice(near, request.tiles, request.candidates)
     covariance, noise, mean = _given(opened, request)
@@ -240,7 +246,7 @@ def answer_next(opened: Reopened, request: NextRequest, clock: Clock) -> tuple[A
 def read_next(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answer:
     """Return the answer with a name and a content."""
     places = [place for place in ("county", "stratum") if place in table]
-    scale = DECIBELS if f"sd_before_{DECIBELS.tag}" in table else LOG10
+    scale = next(one for one in (LOG10, DECIBELS, PERCENT) if f"sd_before_{one.tag}" in table)
     before, after = (
         f"{label}{'' if scale.logarithmic else f', {scale.change_unit}'}"
         for label in ("standard deviation", "after")

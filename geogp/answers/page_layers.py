@@ -26,7 +26,7 @@ from geogp.maps.page.page_quantiles import pack_within
 from geogp.maps.rasters import read_geotiff
 from geogp.records.checked_types import checked
 from geogp.records.record_types import Text
-from geogp.value_scales import scale_of
+from geogp.value_scales import DECIBELS, LOG10, PERCENT
 
 TILE_TEXT = 600_000
 """Number of base64 bytes of the change of single tiles, above which its step is larger."""
@@ -140,7 +140,8 @@ _BY_TIME = ("times", "bands")
 def _tiles(folder: Path, layer: TileLayer) -> Layer:
     """Return the layer of the change of the level in single tiles."""
     change, sd = (_raster(folder / f"{name}.tif") for name in (layer.change, layer.sd))
-    scale = scale_of(layer.view.unit)
+    units = {scale.change_unit: scale for scale in (LOG10, DECIBELS, PERCENT)}
+    scale = units[layer.view.unit]
     if scale.logarithmic and not np.nanmin(change, initial=0) > -100:
         raise DataError(f"{layer.change}.tif is damaged. Give the command again.")
     mean = scale.differences(change)

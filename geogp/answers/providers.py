@@ -25,7 +25,7 @@ from geogp.maps.csv_tables import write_csv
 from geogp.maps.target_quantities import quantity_of
 from geogp.models.joint.level import JointLevel
 from geogp.runs.reopen import Reopened
-from geogp.value_scales import scale_of
+from geogp.value_scales import scale_of, suffix_of
 
 NOTES = (
     (
@@ -147,7 +147,7 @@ def answer_providers(opened: Reopened, request: AreasRequest, clock: Clock) -> t
 def read_providers(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answer:
     """Return the answer with a name and a content."""
     unit = content["unit"]
-    end, scale = unit.lower(), scale_of(unit)
+    end, scale = suffix_of(unit), scale_of(unit)
     difference = [f"difference{side}_{scale.change_tag}" for side in ("", "_lower", "_upper")]
     return Answer(
         name,

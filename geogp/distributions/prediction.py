@@ -128,6 +128,10 @@ class Prediction:
         whole_number("a number of tiles", pieces, 1, MAX_SEED)
         return self
 
+    def of_tests_like(self, other: Any) -> "Prediction":  # noqa: ARG002
+        """Return the prediction for as many tests as another; only shares depend on the number."""
+        return self
+
     def columns(self) -> dict[str, Floats]:
         """Return the arrays (n,) that determine the distributions, by column name."""
         shape = {k: np.broadcast_to(v, self.mean.shape) for k, v in self.shape.columns.items()}

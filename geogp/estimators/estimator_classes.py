@@ -26,12 +26,12 @@ class FieldGP(SpatialGP):
     it. Far from all rows, f returns to its mean, or to a linear trend, and its variance grows, also
     because the range of g is uncertain.
 
-    At most 3,000 rows without columns of tests, devices or providers are fitted by an exact
-    Gaussian process instead: universal kriging with a constant trend and the covariates, a Matérn
-    correlation (with one range or two) that may differ between directions, and a nugget. Its form
-    is averaged over its posterior, and up to 1,500 rows so are its parameters. `epochs`, `rank` or
-    `batch` ask for the model of three parts. So are up to 50,000 rows at up to 60 places with many
-    times, such as stations, and any number of rows with `group`.
+    At most 3,000 rows without columns of tests (unless errors are known), devices or providers are
+    fitted by an exact Gaussian process instead: universal kriging with a constant trend and the
+    covariates, a Matérn correlation (with one range or two) that may differ between directions, and
+    a nugget. Its form is averaged over its posterior, and up to 1,500 rows so are its parameters.
+    `epochs`, `rank` or `batch` ask for the model of three parts. So are up to 50,000 rows at up to
+    60 places with many times, such as stations, and any number of rows with `group`.
 
     Parameters
     ----------
@@ -64,8 +64,9 @@ class FieldGP(SpatialGP):
         measurements, for instruments of known precision. `fit` estimates further noise that all
         measurements have. `predict_distribution` adds the known variance if a table has this
         column; it predicts a measurement without a known error otherwise. Only an exact process
-        takes known variances; for the model of three parts, `fit` raises RequestError. They are
-        not the `sample_weight` of other libraries, which has no unit.
+        takes known variances; for the model of three parts, `fit` raises RequestError. With
+        `tests`, a part of the further noise falls with their number. Known variances are not the
+        `sample_weight` of other libraries, which has no unit.
     group
         Column with the drive, session, device or day of each measurement. The measurements of a
         group share a part of their noise, some of which decays with time, or with distance without
@@ -80,13 +81,17 @@ class FieldGP(SpatialGP):
         groups, and ignore the column.
     law
         ``positive`` for amounts of 0 or more, such as rain; ``proportion`` for shares from 0 to 1,
-        such as lost packets; by default, measurements have no bounds. The model then predicts
-        normal scores, and `predict_distribution` returns an `AmountPrediction`, which never leaves
-        the range. If some measurements are exactly 0 (of proportions also 1), this value has a
-        probability; more than 3,000 rows, and rows with `tests`, are then fitted five times in all,
-        on halves and the whole. The level is the median of the measurements at a place. There is no
-        `joint` distribution, and `kernel` and `coefficients_` are those of normal scores. It cannot
-        be given with `error_variance`, nor with `group` if measurements are at an end of the range.
+        such as lost packets; ``percentage`` for the percentage of `tests` that succeeded, from 0 to
+        100; by default, measurements have no bounds. With ``percentage``, the model is linear in
+        the percentage, an exact process knows the variance p (100 - p) / tests of its error, where
+        p is that of all tests, and `predict_distribution` returns a `SharePrediction`; `group` and
+        `devices` are not possible. With the other two, the model predicts normal scores, and
+        `predict_distribution` returns an `AmountPrediction`, which never leaves the range. If some
+        measurements are exactly 0 (of proportions also 1), this value has a probability; more than
+        3,000 rows, and rows with `tests`, are then fitted five times in all, on halves and the
+        whole. The level is the median of the measurements at a place. There is no `joint`
+        distribution, and `kernel` and `coefficients_` are those of normal scores. It cannot be
+        given with `error_variance`, nor with `group` if measurements are at an end of the range.
     validation
         Rows on which the best epoch and the shape of the predictive distribution are chosen:
         ``blocks`` (all rows in a tenth of the square cells of the map), ``random`` (a tenth of the

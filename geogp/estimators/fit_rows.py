@@ -2,6 +2,7 @@
 
 import inspect
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from geogp.arguments import check_size
 from geogp.distributions.amounts import NormalScores
+from geogp.distributions.shares import PERCENTAGE, error_variance
 from geogp.errors import DataError, RequestError
 from geogp.estimators.point_columns import PointColumns, Points, is_geographic
 from geogp.estimators.point_scale import PointScale
 from geogp.evaluation.splits.point_splits import CELL_KM, ValidationPart, validation_part
-from geogp.models.catalogue.fit_plan import Tell
+from geogp.models.catalogue.fit_plan import FitPlan, Tell
 from geogp.models.numerics.arrays import as_floats
 from geogp.models.process.data import Data
 
@@ -105,10 +107,10 @@ def scored_target(
 
     Without a law, the targets are `y`, and `warn` is told about values that no usual law has.
     """
-    if law is None:
+    if law in {None, PERCENTAGE}:
         warn_of_outliers(y, warn)
         return None, y, None
-    scores = NormalScores.of(law, y)
+    scores = NormalScores.of(str(law), y)
     side = scores.limits(y)
     if points.group is not None and side.any():
         raise RequestError(
@@ -132,6 +134,18 @@ def data_of(
     known = np.zeros(len(points)) if points.error_variance is None else points.error_variance
     sides = np.zeros(len(points), np.int8) if side is None else side
     return Data(scale.inputs(points), y, tests, devices, alone, known, sides, points.group)
+
+
+def with_binomial_errors(data: Data, plan: FitPlan) -> Data:
+    """Return percentages of tests with known variances of their errors, for an exact process.
+
+    Rows that no exact process takes keep their numbers of tests instead. Raises DataError as
+    `error_variance` does.
+    """
+    single = np.ones(len(data.y))
+    errors = error_variance(data.y, data.tests)
+    known = replace(data, tests=single, devices=single, error_variance=errors)
+    return known if plan.takes_exact(known) else data
 
 
 def column_of(y: ArrayLike, warn: Tell = warn_caller) -> NDArray[Any]:

@@ -17,6 +17,7 @@ from geogp.arguments import checked_arguments
 from geogp.choices import MAX_TESTS, check_sample, whole_number
 from geogp.distributions.amounts import AmountPrediction, NormalScores
 from geogp.distributions.prediction import Prediction
+from geogp.distributions.shares import PERCENTAGE, SharePrediction
 from geogp.errors import RequestError
 from geogp.estimators.fit_plot import fit_plot, last_time, some_rows
 from geogp.estimators.fit_rows import (
@@ -31,6 +32,7 @@ from geogp.estimators.fit_rows import (
     warn_of_absent_counts,
     warn_of_absent_devices,
     warn_of_amounts,
+    with_binomial_errors,
 )
 from geogp.estimators.labelled_cells import labelled, table_of, target_of_cells
 from geogp.estimators.parameters import SpatialParameters
@@ -168,6 +170,7 @@ class SpatialGP(SpatialParameters):
         held_out, cells = validation_rows(self.validation, points, self.crs, self.random_state)
         data = data_of(scale, points, modelled, cells if groups is None else groups, side)
         plan = self.plan(scale, int((~held_out).sum()))
+        data = with_binomial_errors(data, plan) if self.law == PERCENTAGE else data
         network, history = plan.fit(data.at(~held_out), data.at(held_out), warn=warn, **watch)
         self.network_, self.scale_, self.history_ = network, scale, history
         self.normal_scores_ = scores
@@ -237,7 +240,7 @@ class SpatialGP(SpatialParameters):
         UserWarning
             The table has the column of tests, but lacks the column of devices.
         """
-        network = self._fitted()
+        self._fitted()
         X = table_of(X, self.columns())
         points = self._read(X)
         if isinstance(X, pd.DataFrame) and not level:
@@ -245,10 +248,10 @@ class SpatialGP(SpatialParameters):
         tests = 1.0 if points.tests is None else points.tests
         if level and not find_model(self.model).has_spread:
             raise RequestError(f"{self.model} does not state the uncertainty of its level.")
-        law = network.predict(self.scale_.inputs(points), tests, points.devices, level=level)
+        law = self.predicted(self.scale_.inputs(points), tests, points.devices, level=level)
         if not level and points.error_variance is not None:
             law = replace(law, noise_variance=law.noise_variance + points.error_variance)
-        return self._amounts(law)
+        return law
 
     @checked_arguments
     def score(self, X: Any, y: ArrayLike) -> float:
@@ -437,7 +440,7 @@ class SpatialGP(SpatialParameters):
                 quarters = np.full(len(x), when.quarters[0])
                 points = replace(points, time=quarters, time_kind=when.kind)
             inputs = self.scale_.inputs(columns.checked(points))
-            return self._amounts(self.network_.predict(inputs, tests, devices, level=level))
+            return self.predicted(inputs, tests, devices, level=level)
 
         return point_grid.predicted_grid(predict, region, columns, zoom=zoom, resolution=resolution)
 
@@ -554,9 +557,26 @@ class SpatialGP(SpatialParameters):
         law = self.network_.predict(self.scale_.inputs(points.at(some)), tests, devices)
         warn_of_amounts(y, law.interval(0.95)[0], warn_caller)
 
-    def _amounts(self, law: Prediction) -> Prediction:
-        """Return predictions in the unit of y, from those of the model."""
-        scores = self.normal_scores_
+    def predicted(
+        self,
+        inputs: Floats,
+        tests: Floats | float = 1.0,
+        devices: Floats | float | None = None,
+        *,
+        level: bool = False,
+    ) -> Prediction:
+        """Return predictions at model inputs, (n, d), in the unit of y; see `Model.predict`."""
+        network, scores = self.network_, self.normal_scores_
+        if self.law == PERCENTAGE:
+            law = network.predict(inputs, level=True)
+            if level:
+                return SharePrediction.of(law)
+            # The noise of an exact process is besides the known errors of the counts.
+            exact = network.path == "exact"
+            return SharePrediction.of(
+                law, tests, network.predict(inputs).noise_variance if exact else 0.0
+            )
+        law = network.predict(inputs, tests, devices, level=level)
         return law if scores is None else AmountPrediction.of(law, scores)
 
     def _fitted(self) -> Model:

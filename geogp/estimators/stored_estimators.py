@@ -8,6 +8,7 @@ import numpy as np
 from geogp.arguments import checked_arguments
 from geogp.choices import one_of
 from geogp.distributions.amounts import NormalScores
+from geogp.distributions.shares import PERCENTAGE
 from geogp.errors import DataError
 from geogp.estimators.class_gp import ClassGP
 from geogp.estimators.estimator_classes import (
@@ -144,7 +145,7 @@ def _scale(estimator: SpatialGP, inputs: StoredInputs) -> PointScale:
 
 def _normal_scores(estimator: SpatialGP, stored: StoredNormalScores | None) -> NormalScores | None:
     """Return the stored map of normal scores; raise DataError if it is not that of the law."""
-    if (None if stored is None else stored.law) != estimator.law:
+    if estimator.law not in {PERCENTAGE, None if stored is None else stored.law}:
         raise DataError(f"expected normal scores for law={estimator.law!r}, found {stored}")
     if stored is None:
         return None

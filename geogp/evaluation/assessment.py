@@ -10,6 +10,7 @@ from geogp.distributions.count_prediction import CountPrediction
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.shape_columns import shape_from
 from geogp.distributions.shapes import SHAPE_COLUMNS
+from geogp.distributions.shares import SharePrediction
 from geogp.distributions.warps import REPAIR_COLUMNS
 from geogp.errors import DataError, named
 from geogp.evaluation.metrics import row_scores, rows_by_group
@@ -31,8 +32,11 @@ OPTIONAL = ("tile_variance", *SHAPE_COLUMNS, *REPAIR_COLUMNS)
 DISPERSION = "dispersion"
 """Column that exists only in predictions of counts."""
 
+SHARE_TESTS = "share_tests"
+"""Column with the number of tests that exists only in predictions of shares of tests."""
+
 NUMBERS = ({*COLUMNS} - {"split", "quadkey", "quarter", "stratum"}) | {
-    *("devices", "distance_km", DISPERSION),
+    *("devices", "distance_km", DISPERSION, SHARE_TESTS),
     *OPTIONAL,
 }
 """Columns of numbers."""
@@ -96,6 +100,9 @@ def prediction_of(rows: pd.DataFrame) -> Prediction:
         return CountPrediction(mean, function, noise, dispersion=dispersion)
     optional = {name: rows[name].to_numpy(np.float64) for name in OPTIONAL if name in rows}
     tile = optional.pop("tile_variance", np.zeros(len(rows)))
+    if SHARE_TESTS in rows:
+        of_tests = rows[SHARE_TESTS].to_numpy(np.float64)
+        return SharePrediction(mean, function, noise, tile, tests=of_tests)
     return Prediction(mean, function, noise, tile, shape_from(optional, function, noise))
 
 

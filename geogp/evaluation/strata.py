@@ -50,6 +50,7 @@ SPEED_CLASSES = {
     "sinr": (-3, 1, 5, 13),
     "rssi": (-103, -97, -89),
     "signal": (-115, -105, -95, -85),
+    "success": (50, 80, 90, 95),
 }
 """Limits between classes of the predicted median, in the unit of the target.
 

@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import matplotlib as mpl
 import numpy as np
@@ -184,13 +184,20 @@ def difference_scale(
 
 
 def value_scale(values: NDArray[np.floating], *, label: str, palette: str, unit: str) -> Scale:
-    """Return a scale for values of a unit: logarithmic for a speed, linear for decibels."""
+    """Return a scale for values of a unit: logarithmic for a speed, linear for decibels and shares.
+
+    Shares end at 0 or 100 %.
+    """
     make = speed_scale if scale_of(unit).logarithmic else linear_scale
-    return make(values, label=label, palette=palette)
+    made, most = make(values, label=label, palette=palette), scale_of(unit).most
+    if most is None:
+        return made
+    ticks = tuple(tick for tick in made.ticks if 0 <= tick <= most)
+    return replace(made, low=max(made.low, 0.0), high=min(made.high, most), ticks=ticks)
 
 
 def change_scale_of(unit: str) -> Callable[..., Scale]:
-    """Return what makes the scale for changes in a unit: per cent, or decibels."""
+    """Return what makes the scale for changes in a unit: per cent, decibels or points."""
     return change_scale if unit == "%" else difference_scale
 
 

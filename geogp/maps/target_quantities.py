@@ -15,6 +15,7 @@ _NAMES = {
     "rsrq": ("dB", "RSRQ"),
     "sinr": ("dB", "SINR"),
     "rssi": ("dBm", "RSSI"),
+    "success": ("percent", "share of tests that succeeded"),
 }
 """The CF unit of each target, and what it is called."""
 

@@ -14,14 +14,14 @@ from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.maps import scales
 from geogp.maps.grid import FLAG_FILL
 from geogp.maps.target_quantities import quantity_of
-from geogp.value_scales import DECIBELS, LOG10, scale_of
+from geogp.value_scales import DECIBELS, LOG10, PERCENT, scale_of
 
 FAR, PROVIDER = "far", "provider"
 """Attributes of a median of one provider: the variable with far tiles, and the provider's name."""
 
 MakeScale = Callable[..., scales.Scale]
 
-HOW_FAST, HOW_STRONG = LOG10.question, DECIBELS.question
+HOW_FAST, HOW_STRONG, HOW_OFTEN = (scale.question for scale in (LOG10, DECIBELS, PERCENT))
 HOW_MANY = "How many tests"
 WHICH_CLASS = "Which class"
 HOW_SURE = "How sure"
@@ -31,7 +31,7 @@ WHAT_CHANGED = "What changed"
 HOW_IT_THINKS = "How the model thinks"
 
 QUESTIONS = (
-    *(HOW_FAST, HOW_STRONG, HOW_MANY, WHICH_CLASS),
+    *(HOW_FAST, HOW_STRONG, HOW_OFTEN, HOW_MANY, WHICH_CLASS),
     *(HOW_SURE, WHO_IS_SERVED, WHERE_MEASURED, WHAT_CHANGED, HOW_IT_THINKS),
 )
 """All questions, in the order of the page."""
@@ -186,10 +186,12 @@ def _speed_views(quantity: Quantity) -> tuple[View, ...]:
 _MEANS = {
     LOG10: "The average of {predicted}; a few high values make the average larger than the median.",
     DECIBELS: "The average of {predicted}, of their decibels.",
+    PERCENT: "The average of {predicted}.",
 }
 _WIDTHS = {
     LOG10: "log10 of the ratio of upper to lower bound; 1 means a ratio of 10.",
     DECIBELS: "The upper minus the lower bound.",
+    PERCENT: "The upper minus the lower bound, in percentage points.",
 }
 
 

@@ -28,7 +28,7 @@ from geogp.evaluation.splits.split_names import BUFFER, BUFFER_KM, MAX_FOLDS, SE
 from geogp.geodata.places.file_choice import absolute_name
 from geogp.geodata.places.region_choice import CRS_OF_FILES, RegionChoice
 from geogp.geodata.places.state_names import VINTAGE_CHOICES
-from geogp.geodata.points.point_options import PointOptions, PointSource
+from geogp.geodata.points.point_options import PointOptions, PointSource, named_columns
 from geogp.geodata.store.addresses import PUBLIC_SOURCE, absolute_place
 from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
@@ -138,7 +138,8 @@ class DataSettings(PointOptions):
     service: str = setting("Service: mobile or fixed.", default="mobile", choices=SERVICES)
     target: str = setting(
         "What to map: download, upload, latency, tests or tier (of download and upload); of "
-        "--points also signal, or one kind of it: rsrp, rsrq, sinr or rssi.",
+        "--points also success (the share of tests that succeeded), and signal, or one kind of it: "
+        "rsrp, rsrq, sinr or rssi.",
         default="download",
         choices=TARGETS,
     )
@@ -288,9 +289,10 @@ class ViewSettings:
     )
     at: str | None = setting("Quarter of the map. Default: the latest quarter with data.")
     threshold: tuple[float, ...] | None = setting(
-        "Map the probability that a tile reaches this speed in Mbps, this latency in ms, or this "
-        "signal in dBm or dB. Default: download 5, 7, 35; upload 1, 3; latency 50, 100; rsrp -115, "
-        "-105, -95; rsrq -17, -14, -12; sinr 1, 5, 13; rssi -103, -97, -89."
+        "Map the probability that a tile reaches this speed in Mbps, this latency in ms, this "
+        "signal in dBm or dB, or this success in %. Default: download 5, 7, 35; upload 1, 3; "
+        "latency 50, 100; rsrp -115, -105, -95; rsrq -17, -14, -12; sinr 1, 5, 13; rssi -103, -97, "
+        "-89; success 80, 90, 95."
     )
     zoom: int = setting(
         "Zoom level of the map's tiles.", default=ZOOM, noun="a zoom", least=1, most=ZOOM
@@ -521,6 +523,59 @@ RULES = (
         # `crs` is also of files of polygons.
         for name in (*settings_of(PointOptions), "provider", "by_provider", "technology")
         if name != "crs"
+    ),
+    Rule(
+        ("target", "at_least"),
+        lambda request: request.at_least is not None and not TARGETS[request.target].is_share,
+        lambda request: (
+            f"--at-least {request.at_least:g} says which tests succeeded, found --target "
+            f"{request.target}. Choose --target success, or leave --at-least out. (--threshold "
+            "maps the probability of a speed.)"
+        ),
+    ),
+    Rule(
+        ("columns", "at_least"),
+        lambda request: (
+            request.at_least is not None and "success" in named_columns(request.columns)
+        ),
+        lambda _: (
+            "--at-least and --columns success= both say which tests succeeded. Leave one out."
+        ),
+    ),
+    Rule(
+        ("target", "model", "question", "tests", "devices", "conformal"),
+        lambda request: (
+            TARGETS[request.target].is_share
+            and (
+                request.model != DEFAULT_MODEL
+                or request.question == QUESTIONS[1]
+                or (request.tests, request.devices) != (None, None)
+                or request.calibrated
+            )
+        ),
+        lambda request: (
+            f"--target {request.target} maps the probability that a test succeeds, with the model "
+            f"{DEFAULT_MODEL}; --model, --for, --tests, --devices and --conformal have no other "
+            "value. Leave these options out."
+        ),
+    ),
+    Rule(
+        ("columns", "model", "epochs", "by_provider", "conformal"),
+        lambda request: (
+            "error_sd" in named_columns(request.columns)
+            and request.kind == AVERAGE
+            and (
+                request.model != DEFAULT_MODEL
+                or request.epochs is not None
+                or request.by_provider
+                or request.calibrated
+            )
+        ),
+        lambda _: (
+            f"--columns error_sd= needs the exact process of the model {DEFAULT_MODEL}, which has "
+            "no --epochs, --by-provider and --conformal. Leave these options and --model out, or "
+            "error_sd."
+        ),
     ),
     Rule(
         ("covariates", "model"),

@@ -19,7 +19,7 @@ class Question:
     `name` is ``tile-mean``, ``single-test``, ``level``, ``count`` or ``class``. `quarter` is the
     index of the map's quarter, and `latest` the index of the latest quarter with data. The map
     predicts averages of `tests` tests from `devices` devices, of `provider`; each is None if
-    predictions do not depend on it.
+    predictions do not depend on it. `shares`: whether the level is a probability of success.
     """
 
     name: str
@@ -28,6 +28,7 @@ class Question:
     tests: int | None
     devices: int | None = None
     provider: str | None = None
+    shares: bool = False
 
     @property
     def beyond(self) -> int:
@@ -60,7 +61,8 @@ class Question:
         if self.name == CLASS:
             return "tiers of measured tiles"
         if self.name == LEVEL:
-            return "levels around which measurements scatter"
+            scattered = "levels around which measurements scatter"
+            return "probabilities that a test succeeds" if self.shares else scattered
         if self.tests is None:
             return "new measurements, with as many tests as in the data"
         if self.tests == 1:

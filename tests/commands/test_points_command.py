@@ -71,12 +71,18 @@ class TestRefusals:
     def test_all_zeros(self, plain, refused):
         told = refused(plain.assign(download_mbps=0))
         assert "203 of 203 tests of drive.csv in a quarter are 0" in told
-        assert "Remove the failed tests, or map --target latency or tests" in told
+        assert "Map how often a test succeeds (--target success), map --target latency" in told
 
     def test_failed_tests(self, geogp):
-        code, _, told = geogp("points", CASES / "31-failed-tests-zero" / "z.csv")
+        path = CASES / "31-failed-tests-zero" / "z.csv"
+        code, shown, _ = geogp("points", path, "--target", "success", "--at-least", 1)
+        assert code == 0
+        assert "tests failed, 0 of them without a download" in " ".join(
+            shown.replace("│", " ").split()
+        )
+        code, _, told = geogp("points", path)
         assert code == 3
-        assert "Remove the failed tests, or map --target latency or tests" in told
+        assert "Map how often a test succeeds (--target success), map --target latency" in told
 
     def test_one_place(self, plain, refused):
         told = refused(pd.concat([plain.assign(lat=18.3, lon=-66.1)] * 12))

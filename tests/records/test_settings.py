@@ -188,6 +188,20 @@ EXAMPLES = [
     ({"dates": "dmy"}, r"--dates describes"),
     ({"timezone": "UTC"}, r"--timezone describes"),
     ({"at_quarter": "2023Q4"}, r"--at-quarter describes"),
+    ({"at_least": 5.0}, r"--at-least describes"),
+    ({"at_least": 5.0, "points": "a.csv"}, r"--at-least 5 says .* succeeded, found --target down"),
+    (
+        {"target": "success", "at_least": 5.0, "points": "a.csv", "columns": ("success=a",)},
+        r"--at-least and --columns success= both say which tests succeeded\. Leave one out",
+    ),
+    (
+        {"target": "success", "points": "a.csv", "model": "vbll"},
+        r"--target success maps the probability that a test succeeds, with the model field",
+    ),
+    (
+        {"points": "a.csv", "columns": ("error_sd=a",), "epochs": 3},
+        r"--columns error_sd= needs the exact process of the model field",
+    ),
 ]
 """Settings that break one rule each, and the message about them."""
 

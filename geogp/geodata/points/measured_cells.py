@@ -1,7 +1,7 @@
 """Quarters and values of the tests in a table, with their units."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -138,6 +138,68 @@ def read_quarters(
     return times.quarter, times.seconds
 
 
+YES = ("1", "true", "t", "yes", "y", "ok", "success", "succeeded", "successful", "passed", "pass")
+NO = ("0", "false", "f", "no", "n", "fail", "failed", "failure", "error", "timeout")
+"""Texts of tests that succeeded and of those that failed, in any case."""
+
+
+def read_successes(
+    review: RowReview, columns: Mapping[str, str], options: PointOptions, service: str
+) -> tuple[Floats, dict[str, tuple[str, str]]]:
+    """Return 100 for tests that succeeded and 0 for those that failed, (n,), and units of columns.
+
+    A column says which, or with ``--at-least`` the download: a test without one failed. Values are
+    NaN in missing cells of a column of successes, and in bad cells, which are marked.
+    """
+    table = review.table
+    if options.at_least is not None:
+        name = columns["download"]
+        speed, unit = read_target(review, name, options, "download", service, failures=True)
+        reached = speed >= 1000 * options.at_least
+        kept = review.kept
+        text = (
+            f"at least {options.at_least:g} Mbps in the column {shown(name)}: "
+            f"{int((kept & ~reached).sum()):,} of {int(kept.sum()):,} tests failed, "
+            f"{int((kept & np.isnan(speed)).sum()):,} of them without a download"
+        )
+        review.notes.append(("success", text))
+        return np.where(reached, 100.0, 0.0), {name: unit}
+    name = columns["success"]
+    cells = np.array([text.strip().lower() for text in table.values(name)], object)
+    texts = np.array([text.removesuffix(".0") for text in cells], object)
+    yes, no = (np.isin(texts.astype(str), words) for words in (YES, NO))
+    odd = ~(yes | no | (texts == ""))
+    if odd.any():
+        first = quoted(table.texts(name)[int(odd.argmax())])
+        review.mark(odd, f"no success or failure in the column {shown(name)}, such as {first}")
+    told = f"from the column {shown(name)}: {int(no.sum()):,} of {len(table):,} tests failed"
+    review.notes.append(("success", told))
+    return np.where(yes, 100.0, np.where(no, 0.0, np.nan)), {}
+
+
+def read_error_sd(
+    review: RowReview, name: str, options: PointOptions, target: str, unit: str
+) -> Floats:
+    """Return the standard deviation of the error of each value of a target, (n,).
+
+    It is in the unit of the values: kbps, ms, dBm or dB. `unit` is that of the target's column,
+    which the column has if it does not say its own. Raises DataError if neither is one unit.
+    """
+    kind = _kind_of(target)
+    own = kind.unit_in(f" {review.table.units.get(name, '')}").unit or kind.unit_in(name).unit
+    scale = kind.scales.get(own or unit)
+    if scale is None:
+        raise DataError(
+            f"the unit of the column {shown(name)} of {review.table.path} is unclear: the values "
+            f"are in {unit}. Add the unit to the name, as in error_{next(iter(kind.scales))}."
+        )
+    found = read_cells(review, name, options)
+    review.mark(found.numbers < 0, f"standard deviation below 0 in the column {shown(name)}")
+    review.mark(np.isnan(found.numbers) & ~found.wrong, "no error_sd", apart=True)
+    review.notes.append(("error_sd", f"from the column {shown(name)}, {own or unit}"))
+    return found.numbers * scale
+
+
 def _kind_of(target: str) -> _Kind:
     if target in SPEEDS:
         return _SPEED
@@ -146,12 +208,18 @@ def _kind_of(target: str) -> _Kind:
 
 
 def read_target(
-    review: RowReview, name: str, options: PointOptions, target: str, service: str
+    review: RowReview,
+    name: str,
+    options: PointOptions,
+    target: str,
+    service: str,
+    *,
+    failures: bool = False,
 ) -> tuple[Floats, tuple[str, str]]:
     """Return the values of a target in kbps, ms, dBm or dB, (n,), with their unit and its origin.
 
-    Values are NaN in missing cells, and in bad cells, which are marked. Raises DataError if the
-    unit is unknown.
+    Values are NaN in missing cells, and in bad cells, which are marked; with `failures`, negative
+    values are not bad. Raises DataError if the unit is unknown.
     """
     kind = _kind_of(target)
     limit = LIMITS[service][find_target(target).columns[0]]
@@ -169,9 +237,13 @@ def read_target(
     note = f", {found.note}" if found.note else ""
     factors, unit = _factors(review, name, options, target, found.units)
     values = found.numbers * factors
+    own = find_target(target).unit
+    if target in SIGNALS[:-1] and unit[0] != own:
+        unit = own, f"{unit[1]} says {unit[0]}, but {target.upper()} is in {own}"
     told = f"from the column {shown(name)}, {unit[0]} ({unit[1]}){note}"
     review.notes.append((target, told))
-    _mark_impossible(review, values, name, target=target, service=service, unit=unit[0])
+    seen = np.where(values < 0, np.nan, values) if failures else values
+    _mark_impossible(review, seen, name, target=target, service=service, unit=unit[0])
     return values, unit
 
 

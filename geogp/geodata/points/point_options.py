@@ -27,6 +27,10 @@ MOST_LEFT_OUT = 5.0
 """Default for the largest percentage of bad rows that are left out."""
 
 
+MOST_AT_LEAST = 100_000
+"""Largest download of ``--at-least`` in Mbps: that of the fastest Ethernet."""
+
+
 def named_columns(texts: Sequence[str]) -> dict[str, str]:
     """Return the columns that a user named, such as ``latitude=lat,time=when``, by what they hold.
 
@@ -56,8 +60,9 @@ class TableOptions:
 
     columns: tuple[str, ...] = setting(
         "Columns of the file: latitude=NAME,time=NAME and so on, for latitude, longitude, time, "
-        "date, download, upload, latency, rsrp, rsrq, sinr, rssi, signal, provider, technology, "
-        "session (a drive). Default: usual names, and drives from gaps in time.",
+        "date, download, upload, latency, rsrp, rsrq, sinr, rssi, signal, success, provider, "
+        "technology, session (a drive), error_sd (the standard deviation of the error of each "
+        "value). Default: usual names, and drives from gaps in time.",
         default=(),
     )
     delimiter: str | None = setting(
@@ -130,6 +135,13 @@ class PointOptions(TableOptions):
         "-04:00. Default: UTC."
     )
     at_quarter: str | None = setting("Quarter of all rows of a file without times, as 2023Q4.")
+    at_least: float | None = setting(
+        "With --target success: a test succeeded if its download is at least so many Mbps, and "
+        "failed if it is lower or missing.",
+        positive=True,
+        most=MOST_AT_LEAST,
+        unit="Mbps",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -31,7 +31,13 @@ from geogp.geodata.points.checks import (
     unlike_neighbours,
 )
 from geogp.geodata.points.drives import drives_of
-from geogp.geodata.points.measured_cells import read_quarters, read_target, with_dates
+from geogp.geodata.points.measured_cells import (
+    read_error_sd,
+    read_quarters,
+    read_successes,
+    read_target,
+    with_dates,
+)
 from geogp.geodata.points.point_options import PointOptions, PointSource, named_columns
 from geogp.geodata.points.roles import SPEEDS, plain, role_of, signal_in
 from geogp.geodata.points.tables import PointTable, RowReview, read_point_table
@@ -62,13 +68,14 @@ CELLULAR = ("cell", "mobile")
 class PointTests:
     """The n tests of a file that have a value of the target: places, quarters and values.
 
-    `value` is in the unit of Ookla's columns (kbps or ms) or in dBm or dB, and 1 for the target
-    ``tests``. A `target` ``signal`` has become the kind of signal in the file. `rows` is the number
-    of rows in the file. `columns` are the names of the columns that geogp knows. `provider` are
-    names, (n,), or None if all providers are pooled. `notes` are pairs of a subject and what was
-    understood of it; `units` has the unit of a column, and where it was read from. `counts` has the
-    number of left-out rows for each reason, and `left_out` the rows themselves. `drive` are names
-    of drives, (n,), if the tests are a log of drives.
+    `value` is in the unit of Ookla's columns (kbps or ms) or in dBm or dB, 100 or 0 for tests that
+    succeeded or failed, and 1 for the target ``tests``. `error_sd` are known standard deviations of
+    the errors of values, (n,), or None. A `target` ``signal`` has become the kind of signal in the
+    file. `rows` is the number of rows in the file. `columns` are the names of the columns that
+    geogp knows. `provider` are names, (n,), or None if all providers are pooled. `notes` are pairs
+    of a subject and what was understood of it; `units` has the unit of a column, and where it was
+    read from. `counts` has the number of left-out rows for each reason, and `left_out` the rows
+    themselves. `drive` are names of drives, (n,), if the tests are a log of drives.
     """
 
     path: Path
@@ -88,6 +95,7 @@ class PointTests:
     counts: dict[str, int] = field(default_factory=dict)
     left_out: pd.DataFrame = field(default_factory=pd.DataFrame)
     drive: NDArray[np.object_] | None = None
+    error_sd: Floats | None = None
 
     @property
     def extent(self) -> BaseGeometry:
@@ -163,9 +171,10 @@ class PointTests:
 
     @property
     def by_drive(self) -> bool:
-        """Whether the tests of each drive in a tile are a row; a count has no drive."""
-        counted = find_target(self.target).counted
-        return self.drive is not None and self.provider is None and not counted
+        """Whether the tests of each drive in a tile are a row; a count or a share has no drive."""
+        about = find_target(self.target)
+        pooled = about.counted or about.is_share or self.error_sd is not None
+        return self.drive is not None and self.provider is None and not pooled
 
     def _pooled(self, codes: NDArray[np.uint64], rows: NDArray[np.bool_]) -> TileRows:
         """Return the mean of the marked tests in each tile, with the number of tests.
@@ -187,6 +196,10 @@ class PointTests:
             known[column.columns[0]] = np.bincount(row, self.value[rows]) / tests
         try:
             pooled = TileRows.of(code[first], known, column, self.service)
+            if self.error_sd is not None:
+                squares = np.bincount(row, self.error_sd[rows] ** 2) / tests**2
+                errors = column.scale.error_variance(known[column.columns[0]], squares)
+                pooled = replace(pooled, table=pooled.table.assign(error_variance=errors))
             if self.drive is None or not self.by_drive:
                 return pooled
             return replace(pooled, table=pooled.table.assign(drive=self.drive[rows][first]))
@@ -196,8 +209,8 @@ class PointTests:
                 raise
             raise DataError(
                 f"{failed:,} of {int(rows.sum()):,} tests of {self.path.name} in a quarter are 0, "
-                f"as failed tests are: {error} Remove the failed tests, or map --target latency or "
-                "tests."
+                f"as failed tests are: {error} Map how often a test succeeds (--target success), "
+                "map --target latency or tests, or remove the failed tests."
             ) from error
 
     def _nothing(self, region: Region, inside: NDArray[np.bool_], absent: Sequence[int]) -> str:
@@ -242,6 +255,7 @@ def read_point_tests(
     longitude, latitude = read_places(review, columns, options)
     quarter, seconds = read_quarters(review, columns, options)
     value, units = _values(review, columns, options, target, service)
+    error_sd = _error_sd(review, columns, options, target, units)
     far = mark_far_rows(review, longitude, latitude)
     provider = table.texts(columns["provider"]) if source.by_provider else None
     if provider is not None:
@@ -252,6 +266,11 @@ def read_point_tests(
     kept &= review.kept
     if not kept.any():
         raise DataError(f"{path} has no {target} with the chosen provider and technology.")
+    if find_target(target).is_share and np.ptp(value[kept]) == 0:
+        raise DataError(
+            f"all {int(kept.sum()):,} tests of {path.name} "
+            f"{'succeeded' if value[kept][0] else 'failed'}; there is nothing to learn."
+        )
     warnings += [f"left out of {path.name}, {reason}." for reason in review.reasons()]
     if not apart:
         check_extent(path, longitude[kept], latitude[kept])
@@ -279,6 +298,7 @@ def read_point_tests(
         counts=review.counts(),
         left_out=review.left_out(columns),
         drive=drive,
+        error_sd=None if error_sd is None else error_sd[kept],
     )
 
 
@@ -292,9 +312,35 @@ def _values(
     """Return the values of the target, 1 for numbers of tests, and the unit of their column."""
     if find_target(target).counted:
         return np.ones(len(review.table)), {}
+    if find_target(target).is_share:
+        value, units = read_successes(review, columns, options, service)
+        review.mark(np.isnan(value), f"no {target}", apart=True)
+        return value, units
     value, unit = read_target(review, columns[target], options, target, service)
     review.mark(np.isnan(value), f"no {target}", apart=True)
     return value, {columns[target]: unit}
+
+
+def _error_sd(
+    review: RowReview,
+    columns: Mapping[str, str],
+    options: PointOptions,
+    target: str,
+    units: Mapping[str, tuple[str, str]],
+) -> Floats | None:
+    """Return the known standard deviations of the errors of values, (n,); None without a column.
+
+    Raises RequestError if the target's values have no errors of a unit.
+    """
+    about = find_target(target)
+    if "error_sd" not in columns:
+        return None
+    if about.counted or about.is_share:
+        raise RequestError(
+            f"--columns error_sd= is for a speed, a latency or a signal: --target {target} counts "
+            "tests, whose values have no error of an instrument. Leave error_sd out."
+        )
+    return read_error_sd(review, columns["error_sd"], options, target, units[columns[target]][0])
 
 
 def _sessions(review: RowReview, columns: Mapping[str, str]) -> NDArray[np.object_] | None:
@@ -321,7 +367,11 @@ def _tell_drives(
 def _needed(source: PointSource, target: str) -> list[str]:
     """Return what columns a file must have."""
     needed = ["latitude", "longitude", *([] if source.options.at_quarter else ["time"])]
-    needed += [] if find_target(target).counted else [target]
+    about = find_target(target)
+    if about.is_share and source.options.at_least is not None:
+        needed.append("download")
+    elif not about.counted:
+        needed.append(target)
     needed += ["provider"] if source.by_provider or source.provider is not None else []
     return needed + ([] if source.technology is None else ["technology"])
 

@@ -53,7 +53,12 @@ USUAL: dict[str, tuple[str, ...]] = {
         "connection",
         "tecnologia",
     ),
+    "success": (
+        *("success", "succeeded", "successful", "issuccess", "issuccessful", "testsuccess"),
+        *("exito", "exitoso"),
+    ),
     "session": (),
+    "error_sd": (),
     "value": ("value",),
     "tests": ("tests",),
     "quarter": ("quarter",),
@@ -62,7 +67,8 @@ USUAL: dict[str, tuple[str, ...]] = {
 
 Names that begin with ``client`` and ``a`` are columns of M-Lab's views ``ndt.unified_downloads``
 and ``ndt.unified_uploads``, such as ``client.Geo.Latitude`` and ``a.MeanThroughputMbps``. A drive
-is a session; its column has no usual name. The last three are columns of covariates.
+is a session; its column, and that of known errors, have no usual name. The last three are columns
+of covariates.
 """
 
 OTHER_PLACES = frozenset(
@@ -272,6 +278,13 @@ def find_columns(
     return found
 
 
+SUCCESS = (
+    "Or say from which download in Mbps on a test succeeded, such as --at-least 5: tests without a "
+    "download then failed."
+)
+"""How to map successes of a file without a column of them."""
+
+
 def _absent(
     absent: Sequence[str],
     found: Mapping[str, str],
@@ -295,6 +308,8 @@ def _absent(
             )
         if role in {*SPEEDS, "latency", *SIGNALS}:
             hint += _other_targets(found)
+        if role == "success":
+            hint += f" {SUCCESS}"
     if "time" in absent:
         hint += " If all rows are of one quarter, give it with --at-quarter 2023Q4."
     return f"{begin} {' and '.join(absent)}; its columns are {listed}. {hint}"

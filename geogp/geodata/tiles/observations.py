@@ -45,6 +45,8 @@ class Observations:
         Name of the provider, object (n,), if a tile has a row for each provider; otherwise None.
     drive
         Name of the drive, object (n,), if a tile has a row for each drive; otherwise None.
+    error_variance
+        Known variance of the error of y, float64 (n,), if a file of tests has it; otherwise None.
     """
 
     quadkey: NDArray[np.uint64]
@@ -60,6 +62,7 @@ class Observations:
     strata: tuple[str, str] = STRATA
     provider: NDArray[np.object_] | None = None
     drive: NDArray[np.object_] | None = None
+    error_variance: NDArray[np.float64] | None = None
 
     @classmethod
     def of_table(
@@ -67,7 +70,7 @@ class Observations:
     ) -> "Observations":
         """Return the rows of `TileRows.table`, with their ``quarter``.
 
-        The columns ``provider`` and ``drive`` may be missing.
+        The columns ``provider``, ``drive`` and ``error_variance`` may be missing.
         """
         codes = table["quadkey"].to_numpy()
         longitude, latitude = quadkeys.tile_centres(*quadkeys.codes_to_tiles(codes))
@@ -85,8 +88,10 @@ class Observations:
             target=target,
             service=service,
             strata=region.strata_names,
-            provider=table["provider"].to_numpy() if "provider" in table else None,
-            drive=table["drive"].to_numpy() if "drive" in table else None,
+            **{
+                name: table[name].to_numpy() if name in table else None
+                for name in ("provider", "drive", "error_variance")
+            },
         )
 
     def __len__(self) -> int:

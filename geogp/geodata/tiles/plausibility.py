@@ -65,14 +65,17 @@ _SIGNALS = {
 }
 """Limits of signals."""
 
+_SHARES = {"success_percent": Limit(100, "%", "all tests", least=0)}
+
 LIMITS = {
     "mobile": {
         "avg_d_kbps": Limit(20_000_000, "kbps", "peak rate of 5G, ITU-R M.2410"),
         "avg_u_kbps": Limit(10_000_000, "kbps", "peak rate of 5G, ITU-R M.2410"),
         **_BOTH,
         **_SIGNALS,
+        **_SHARES,
     },
-    "fixed": {"avg_d_kbps": _ETHERNET, "avg_u_kbps": _ETHERNET, **_BOTH, **_SIGNALS},
+    "fixed": {"avg_d_kbps": _ETHERNET, "avg_u_kbps": _ETHERNET, **_BOTH, **_SIGNALS, **_SHARES},
 }
 """Limits by service and column; `read_rows` checks that columns of tiles are not negative."""
 

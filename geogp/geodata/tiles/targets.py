@@ -31,8 +31,8 @@ class TargetColumn:
 
     `columns` contain averages over the tests of a tile, or the number of tests. Their values
     divided by `divisor` have the unit `unit`, such as Mbps instead of kbps. Models use log10 of
-    speed and latency, plain decibels (see `scale`), and the plain number of tests. Names of
-    variables end in `suffix`. A `counted` target is 0 in tiles that Ookla's files omit. A target
+    speed and latency, plain decibels and shares (see `scale`), and the plain number of tests. Names
+    of variables end in `suffix`. A `counted` target is 0 in tiles that Ookla's files omit. A target
     with `classes`, which are in increasing order, is the number of a class, from 0; it is computed
     from two speeds. If `low_is_good`, low values are the good ones. Ookla's files lack a target
     that is not `in_tiles`: it is only in files of a user's own tests.
@@ -51,6 +51,11 @@ class TargetColumn:
     def scale(self) -> ValueScale:
         """The scale on which models see the values of an average."""
         return scale_of(self.unit)
+
+    @property
+    def is_share(self) -> bool:
+        """Whether values are shares of tests, whose map shows their probability."""
+        return self.scale.most is not None and not self.classes
 
     @property
     def kind(self) -> str:
@@ -82,8 +87,11 @@ TARGETS: dict[str, TargetColumn] = {
     "rsrq": TargetColumn(("rsrq_db",), 1.0, "dB", "db", in_tiles=False),
     "sinr": TargetColumn(("sinr_db",), 1.0, "dB", "db", in_tiles=False),
     "rssi": TargetColumn(("rssi_dbm",), 1.0, "dBm", "dbm", in_tiles=False),
+    "success": TargetColumn(("success_percent",), 1.0, "%", "percent", in_tiles=False),
 }
 """Each target by its name.
+
+``success`` is the share of tests that succeeded.
 
 ``signal`` stands for the kind of signal that a file has: ``rsrp``, ``rsrq``, ``sinr`` or ``rssi``.
 A file whose column does not say its kind keeps the target ``signal``, a level in dBm.

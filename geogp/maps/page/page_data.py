@@ -165,6 +165,8 @@ def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
         "subject": quantity.subject,
         "unit": quantity.unit,
         "linear": not quantity.scale.logarithmic,
+        "most": quantity.scale.most,
+        "suffix": quantity.suffix,
         "bound": quantity.bound,
         "classes": [
             {"name": name, "least": least}
@@ -207,6 +209,8 @@ def _speeds(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
     low, high = np.percentile(quantiles[[0, -1]], [1, 99], axis=1)[[0, 1], [0, 1]]
     least, most = map(float, scale.values([low, high]))
     values = slider_values(least, most, content.thresholds, factors=scale.logarithmic)
+    if scale.most is not None:
+        values = [value for value in values if 0 < value < scale.most]
     choices = [threshold.value for threshold in content.thresholds] or values
     error_of = partial(
         probability_error,

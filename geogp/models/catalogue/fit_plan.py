@@ -52,7 +52,8 @@ class FitPlan:
 
     The preset has the values of this fit; rank and width are those of `sizes`. `scaling` is that of
     `build`. If `exact` is true and there are at most `MOST_ROWS` rows, each of a single test,
-    or rows of sessions, which may be means of tests, the model is an exact process.
+    or rows of sessions or with known errors, which may be means of tests, the model is an exact
+    process.
     """
 
     model: str
@@ -151,12 +152,21 @@ class FitPlan:
         model, settings = self.build(train), self.preset.settings
         return fit(model, train, validation, settings, progress=progress)[0]
 
+    def takes_exact(self, rows: Data) -> bool:
+        """Return whether an exact process can be fitted to rows."""
+        single, known = (rows.counts == 1).all(), rows.error_variance.any()
+        spare = len(rows.y) - len(self.sizes.covariates)
+        sessions = rows.session is not None
+        if not (self.exact and (single or sessions or known) and spare >= MIN_PLACES):
+            return False
+        axes = self.sizes.d - len(self.sizes.covariates)
+        stations = not rows.side.any() and are_stations(np.asarray(rows.x[..., :axes]))
+        return sessions or len(rows.y) <= MOST_ROWS or stations
+
     def _is_exact(self, rows: Data) -> bool:
         """Return whether an exact process is fitted; raise RequestError if only it could be."""
-        single = (rows.counts == 1).all()
-        spare = len(rows.y) - len(self.sizes.covariates)
         sessions = 0 if rows.session is None else len(np.unique(rows.session))
-        exact = self.exact and (bool(single) or sessions > 0) and spare >= MIN_PLACES
+        exact = self.takes_exact(rows)
         if sessions > MOST_PASSES or (sessions and not exact):
             raise RequestError(
                 f"group needs an exact process, for at most {MOST_PASSES:,} groups and "
@@ -164,18 +174,13 @@ class FitPlan:
                 f"devices= or provider=; found {len(rows.y):,} rows of "
                 f"{sessions:,} groups."
             )
-        axes = self.sizes.d - len(self.sizes.covariates)
-        if exact and (sessions or len(rows.y) <= MOST_ROWS):
-            return True
-        if exact and not rows.side.any() and are_stations(np.asarray(rows.x[..., :axes])):
-            return True
-        if rows.error_variance.any():
+        if rows.error_variance.any() and not exact:
             raise RequestError(
                 f"known error variances need an exact process, for {MIN_PLACES:,} rows more than "
                 f"covariates up to {MOST_ROWS:,} rows, found {len(rows.y):,} rows. It is not "
-                f"fitted with epochs=, rank=, batch=, tests=, devices= or provider=."
+                f"fitted with epochs=, rank=, batch=, devices= or provider=."
             )
-        return False
+        return exact
 
     def _fit_exact(
         self, rows: Data, warn: Tell | None, stage: Tell | None

@@ -8,6 +8,7 @@ from geogp.errors import RequestError
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.splits.split_names import BLOCKS
 from geogp.evaluation.splits.split_rows import SplitRows, split_groups
+from geogp.geodata.tiles.targets import find_target
 from geogp.models.joint.area_means import LEAST_ROWS, AreaMeans, blocks_in_quarters
 from geogp.records.map_settings import MapSettings
 from geogp.records.run_record import AreasCheck
@@ -29,16 +30,12 @@ def area_means(
     `source_rows` are the columns of all input rows, and `test` (n,) marks the test rows among the
     rows used. Returns the reason in words for models without stored rows, whose joint
     distribution lacks the process of single tiles, for repaired predictions, for models of the
-    place alone, for regions that are too small for blocks, and for rows of drives.
+    place alone, for regions that are too small for blocks, and for rows of drives, of shares of
+    tests or with known errors.
     """
-    if not estimator.network_.holds_rows:
-        return f"the joint distribution of {settings.model} has no process of single tiles."
-    if inputs.observations.drive is not None:
-        return "the rows of a drive err together, and the check takes their noise as independent."
-    if settings.calibrated:
-        return "the joint distribution is not repaired, but the predictions are (--conformal)."
-    if estimator.scale_.times is None:
-        return "the model has only the place as an input, and blocks are checked by quarter."
+    why = _why_not(settings, inputs, estimator)
+    if why is not None:
+        return why
     try:
         blocks = split_groups(BLOCKS.name, source_rows)
     except RequestError as error:
@@ -55,6 +52,40 @@ def area_means(
     counts = (each[chosen].astype(np.float64) for each in (seen.tests, seen.devices))
     measured = level.measured(*counts)
     return AreaMeans.of(measured, seen.y[chosen], area)
+
+
+def _why_not(settings: MapSettings, inputs: Inputs, estimator: SpatialGP) -> str | None:
+    """Return why means of areas are not checked; None if they are."""
+    rows = inputs.observations
+    for holds, why in (
+        (
+            not estimator.network_.holds_rows,
+            f"the joint distribution of {settings.model} has no process of single tiles.",
+        ),
+        (
+            rows.drive is not None,
+            "the rows of a drive err together, and the check takes their noise as independent.",
+        ),
+        (
+            find_target(settings.target).is_share,
+            "the noise of a share depends on the share, and the check takes noise as given.",
+        ),
+        (
+            rows.error_variance is not None,
+            "rows have known errors, and the check takes all rows as measured alike.",
+        ),
+        (
+            settings.calibrated,
+            "the joint distribution is not repaired, but the predictions are (--conformal).",
+        ),
+        (
+            estimator.scale_.times is None,
+            "the model has only the place as an input, and blocks are checked by quarter.",
+        ),
+    ):
+        if holds:
+            return why
+    return None
 
 
 def areas_check(folds: list[AreaMeans | str]) -> AreasCheck | str:

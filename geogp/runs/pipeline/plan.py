@@ -13,6 +13,8 @@ from geogp.evaluation.splits.split_rows import LEAST_SESSIONS
 from geogp.geodata.places.region import Region
 from geogp.geodata.places.stratum_column import UNKNOWN
 from geogp.geodata.tiles.quarters import quarter_index, quarter_label
+from geogp.geodata.tiles.targets import find_target
+from geogp.models.exact.passes import MOST_ROWS
 from geogp.models.names import ModelName, find_model
 from geogp.records.map_settings import MAX_TILES, MapSettings
 from geogp.records.record_names import LEVEL, OTHER_QUESTIONS
@@ -45,6 +47,7 @@ def plan_map(
     settings = _with_session(settings, inputs)
     model = RunModel.of(settings, inputs, device)
     _check_drives(inputs, model, listener)
+    _check_errors(inputs)
     question = question_of(settings, inputs)
     inputs.region.check_zoom(settings.zoom)
     _check_strata(settings, inputs.region)
@@ -90,6 +93,17 @@ def _check_drives(inputs: Inputs, model: RunModel, listener: RunListener) -> Non
         )
 
 
+def _check_errors(inputs: Inputs) -> None:
+    """Raise RequestError if known errors of rows need an exact process of too many rows."""
+    rows = inputs.observations
+    if rows.error_variance is not None and len(rows) > MOST_ROWS:
+        raise RequestError(
+            f"--columns error_sd= needs an exact process, of at most {MOST_ROWS:,} rows, where a "
+            f"row is one tile in one quarter, found {len(rows):,}. Choose fewer quarters with "
+            "--quarters or a smaller region, or leave error_sd out."
+        )
+
+
 def question_of(settings: MapSettings, inputs: Inputs) -> Question:
     """Return the predicted quantity and the quarter of the map.
 
@@ -108,6 +122,8 @@ def question_of(settings: MapSettings, inputs: Inputs) -> Question:
     if name.has_tiles and counted:
         devices = settings.devices or rows.typical_devices(tests)
     provider = inputs.providers[0] if inputs.providers else None
+    if find_target(settings.target).is_share:
+        return Question(LEVEL, quarter, latest, None, provider=provider, shares=True)
     return Question(
         settings.question, quarter, latest, tests if counted else None, devices, provider
     )

@@ -76,6 +76,8 @@ class Inputs:
         table = table.assign(tests=rows.tests, devices=rows.devices)
         if rows.drive is not None:
             table = table.assign(drive=rows.drive)
+        if rows.error_variance is not None:
+            table = table.assign(error_variance=rows.error_variance)
         return table if TARGETS[rows.target].counted else table.drop(columns="area_km2")
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from geogp.distributions.shares import PERCENTAGE
 from geogp.errors import RequestError
 from geogp.estimators.point_scale import PointScale, covariate_scales
 from geogp.estimators.spatial_gp import SpatialGP
@@ -31,7 +32,8 @@ class RunModel:
     """Makes the estimators of a run.
 
     `rows` is the number of all rows of the region. `by_drive` says whether the model knows that the
-    rows of a drive err together; `why_not_by_drive` decides it.
+    rows of a drive err together; `why_not_by_drive` decides it. `has_errors` says whether rows have
+    known errors.
     """
 
     settings: MapSettings
@@ -40,6 +42,7 @@ class RunModel:
     device: torch.device
     rows: int
     by_drive: bool = False
+    has_errors: bool = False
 
     @classmethod
     def of(cls, settings: MapSettings, inputs: Inputs, device: torch.device) -> "RunModel":
@@ -48,7 +51,8 @@ class RunModel:
         scale = scale_of(settings, inputs)
         drive = inputs.observations.drive
         by_drive = drive is not None and why_not_by_drive(settings, inputs) is None
-        return cls(settings, preset, scale, device, len(inputs.observations), by_drive)
+        has_errors = inputs.observations.error_variance is not None
+        return cls(settings, preset, scale, device, len(inputs.observations), by_drive, has_errors)
 
     @property
     def name(self) -> ModelName:
@@ -85,9 +89,11 @@ class RunModel:
     ) -> SpatialGP:
         """Return an unfitted estimator with the settings of the run, or with other `epochs`.
 
-        An exact process, which knows drives, has no epochs, rank and batch.
+        An exact process, which knows drives, known errors or the errors of few shares of tests, has
+        no epochs, rank and batch.
         """
         settings, scale = self.settings, self.scale
+        shares = TARGETS[settings.target].is_share
         columns: dict[str, str | None] = dict(COLUMNS)
         sizes: dict[str, int | None] = {
             "epochs": epochs or self.epochs,
@@ -98,6 +104,11 @@ class RunModel:
             columns["time"] = None
         if self.by_drive:
             columns |= {"group": "drive", "devices": None}
+        if self.has_errors:
+            columns |= {"error_variance": "error_variance", "devices": None}
+        if shares:
+            columns |= {"law": PERCENTAGE, "devices": None}
+        if self.by_drive or self.has_errors or (shares and settings.epochs is None):
             sizes = {}
         return make_estimator(
             settings.model,
@@ -125,7 +136,7 @@ def why_not_by_drive(settings: MapSettings, inputs: Inputs) -> str | None:
         return None
     drive = inputs.observations.drive
     if drive is None:
-        return "--by-provider and --target tests pool the tests of all drives"
+        return "--by-provider, --target tests or success, and error_sd pool the tests of all drives"
     if settings.model != DEFAULT_MODEL:
         return f"--model {settings.model} does not know drives, as {DEFAULT_MODEL} does"
     if settings.epochs is not None:

@@ -95,11 +95,12 @@ class NumberTarget(TargetKind):
         """Return scores of intervals; the baseline has the mean and variance of each quarter."""
         quarter, y, law = seen.quarter, seen.y, type(prediction)
         reference = quarter_baseline(quarter[train], y[train], quarter[test], law)
+        guessed = reference.prediction.of_tests_like(prediction)
         stratum = stratum_column(seen.stratum[test], seen.strata)
         lower, upper = prediction.interval(0.95)
         return HeldOutScores(
             metrics=score_by_stratum(prediction, y[test], stratum),
-            baseline=score_by_stratum(reference.prediction, y[test], stratum),
+            baseline=score_by_stratum(guessed, y[test], stratum),
             columns={**prediction.columns(), "lower_95": lower, "upper_95": upper},
             rows_pooled=reference.rows_pooled,
         )

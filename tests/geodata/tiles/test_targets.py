@@ -12,7 +12,7 @@ from geogp.geodata.tiles.targets import (
     find_target,
     speed_tiers,
 )
-from geogp.value_scales import DECIBELS
+from geogp.value_scales import DECIBELS, suffix_of
 
 
 def test_a_tile_has_the_highest_tier_that_it_reaches():
@@ -55,6 +55,9 @@ def test_what_are_no_speeds_is_refused(down, up, match):
         speed_tiers(down, up)
 
 
+OWN = (*SIGNALS, "success")
+
+
 @pytest.mark.parametrize(
     ("name", "column", "of_raw", "unit"),
     [
@@ -67,15 +70,17 @@ def test_what_are_no_speeds_is_refused(down, up, match):
         ("rsrq", "rsrq_db", 25_000.0, "dB"),
         ("sinr", "sinr_db", 25_000.0, "dB"),
         ("rssi", "rssi_dbm", 25_000.0, "dBm"),
+        ("success", "success_percent", 25_000.0, "%"),
     ],
 )
 def test_targets_name_column_and_unit(name, column, of_raw, unit):
     target = find_target(name)
     assert target.columns == (column,)
     assert 25_000 / target.divisor == of_raw
-    assert (target.unit, target.suffix) == (unit, unit.lower())
-    assert set(TARGETS) == {"download", "upload", "latency", "tests", "tier", *SIGNALS}
-    assert target.in_tiles == (name not in SIGNALS)
+    assert (target.unit, target.suffix) == (unit, suffix_of(unit))
+    assert set(TARGETS) == {"download", "upload", "latency", "tests", "tier", *OWN}
+    assert target.in_tiles == (name not in OWN)
+    assert target.is_share == (name == "success")
     assert target.low_is_good == (name == "latency")
     assert TARGETS["tier"].columns == ("avg_d_kbps", "avg_u_kbps")
     assert target.counted == (name == "tests")

@@ -47,7 +47,7 @@ class Download {
   async columns() {
     const {data, reader, state, pictures: {painter}} = this.page;
     const law = data.levels && await painter.law(state.quarter);
-    const unit = data.unit.toLowerCase();
+    const unit = data.suffix;
     const names = Object.keys(data.arrays);
     const arrays = await Promise.all(names.map((name) => painter.array(name, state.quarter)));
     const classes = names.map((name) => data.layers.find(

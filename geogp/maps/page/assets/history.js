@@ -34,8 +34,8 @@ function drawHistory(
   const bend = logarithmic ? Math.log : (value) => value;
   const [least, most] = [Math.min(...values), Math.max(...values)];
   const margin = (most - least) / 20 || 1;
-  const low = data.linear ? least - margin : logarithmic ? least / 1.05 : 0;
-  const high = data.linear ? most + margin : most * 1.05 || 1;
+  const low = data.linear ? valueOf(data, least - margin) : logarithmic ? least / 1.05 : 0;
+  const high = data.linear ? valueOf(data, most + margin) : most * 1.05 || 1;
   // Quarters can be missing, such as 2022Q3.
   const numbers = quarters.map((text) => 4 * text.slice(0, 4) + Number(text.slice(5)));
   const when = numbers.every(Number.isFinite) ? numbers : [...quarters.keys()];

@@ -1,8 +1,11 @@
 const NORMAL_ENDS = 8.5;
 const NARROWEST = 1e-9;
 
-/** Return the value in its unit of a value of the model: decibels are not transformed. */
+/** Return the value in its unit of a value of the model: decibels and shares are not transformed. */
 function valueOf(data, modelled) {
+  if (data.most !== null) {
+    return Math.min(Math.max(modelled, 0), data.most);
+  }
   return data.linear ? modelled : 10 ** modelled;
 }
 
@@ -11,7 +14,7 @@ function modelledOf(data, value) {
   return data.linear ? value : Math.log10(value);
 }
 
-/** Return a difference of values of the model as readers see it: in per cent, or in dB. */
+/** Return a difference of values of the model as readers see it: in per cent, dB or points. */
 function changeOf(data, difference) {
   return data.linear ? difference : 100 * (10 ** difference - 1);
 }
