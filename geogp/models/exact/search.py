@@ -9,7 +9,7 @@ from scipy.special import softmax
 
 from geogp.errors import NumericalError
 from geogp.models.exact.covariance import FORMS, Covariance
-from geogp.models.exact.kriging import ExactRows, Kriging, kriging
+from geogp.models.exact.kriging import ExactRows, Kriging
 from geogp.models.exact.passes import MOST_ROWS
 from geogp.models.exact.stations import StationKriging, are_stations
 
@@ -171,7 +171,7 @@ def conditioned(law: Covariance, theta: Floats, rows: ExactRows) -> Conditioned:
     """Return kriging with parameters θ; many rows may be those of stations."""
     if len(rows) > MOST_ROWS and are_stations(rows.points.cpu().numpy()):
         return StationKriging(law, theta, rows)
-    return kriging(law, theta, rows)
+    return Kriging(law, theta, rows)
 
 
 def station_posterior(rows: ExactRows, seed: int) -> list[WeightedKriging]:
@@ -231,7 +231,7 @@ def _shortened(step: Floats, law: Covariance) -> Floats:
 def _tried(law: Covariance, theta: Floats, rows: ExactRows) -> Kriging | None:
     """Return kriging with θ inside its bounds, or None if no covariance factorises."""
     try:
-        return kriging(law, theta.clip(*np.array(law.bounds).T), rows)
+        return Kriging(law, theta.clip(*np.array(law.bounds).T), rows)
     except NumericalError:
         return None
 
