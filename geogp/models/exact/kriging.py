@@ -30,7 +30,7 @@ LEAST_SQUARES = 1e-12
 AT_ONCE = 2_000_000
 """Largest number of covariances with the rows that a prediction has in memory at once."""
 
-CHUNK = 131_072
+CHUNK = 65_536
 """Number of covariances between rows that are computed at once."""
 
 
