@@ -31,7 +31,8 @@ class FieldGP(SpatialGP):
     correlation (with one range or two) that may differ between directions, and a nugget. Its form
     is averaged over its posterior, and up to 1,500 rows so are its parameters. `epochs`, `rank` or
     `batch` ask for the model of three parts. So are up to 50,000 rows at up to 60 places with many
-    times, such as stations, and any number of rows with `group`.
+    times, such as stations, and any number of rows with `group`. The covariance of stations is
+    learned from 2,000 of their rows, eight runs of successive times; predictions know all rows.
 
     Parameters
     ----------
@@ -80,13 +81,16 @@ class FieldGP(SpatialGP):
         groups, and ignore the column.
     law
         ``positive`` for amounts of 0 or more, such as rain; ``proportion`` for shares from 0 to 1,
-        such as lost packets; by default, measurements have no bounds. The model then predicts
-        normal scores, and `predict_distribution` returns an `AmountPrediction`, which never leaves
-        the range. If some measurements are exactly 0 (of proportions also 1), this value has a
-        probability; more than 3,000 rows, and rows with `tests`, are then fitted five times in all,
-        on halves and the whole. The level is the median of the measurements at a place. There is no
-        `joint` distribution, and `kernel` and `coefficients_` are those of normal scores. It cannot
-        be given with `error_variance`, nor with `group` if measurements are at an end of the range.
+        such as lost packets; by default, measurements have no bounds. ``auto`` compares the laws
+        whose range has all measurements: if many measurements are 0 or 1, only those that give
+        this value a probability, otherwise by the log density of half of at most 500 rows,
+        predicted from the other half. With a law of amounts, the model predicts normal scores, and
+        `predict_distribution` returns an `AmountPrediction`, which never leaves the range. If some
+        measurements are exactly 0 (of proportions also 1), this value has a probability; more than
+        3,000 rows, and rows with `tests`, are then fitted five times in all, on halves and the
+        whole. The level is the median of the measurements at a place. There is no `joint`
+        distribution, and `kernel` and `coefficients_` are those of normal scores. It cannot be
+        given with `error_variance`, nor with `group` if measurements are at an end of the range.
     validation
         Rows on which the best epoch and the shape of the predictive distribution are chosen:
         ``blocks`` (all rows in a tenth of the square cells of the map), ``random`` (a tenth of the
@@ -108,6 +112,8 @@ class FieldGP(SpatialGP):
     ----------
     path_
         ``exact`` or ``basis``: which of the two models was fitted.
+    law_
+        ``positive``, ``proportion`` or None: the law of the fit.
 
     Examples
     --------
@@ -137,6 +143,13 @@ class FieldGP(SpatialGP):
         if not hasattr(self, "network_"):
             raise AttributeError("path_ is known after fit.")
         return self.network_.path
+
+    @property
+    def law_(self) -> str | None:
+        """The law of the fit: ``positive``, ``proportion`` or None."""
+        if not hasattr(self, "normal_scores_"):
+            raise AttributeError("law_ is known after fit.")
+        return None if self.normal_scores_ is None else self.normal_scores_.law
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -14,6 +14,7 @@ from geogp.choices import MAX_SEED, one_of, whole_number
 from geogp.distributions.amounts import LAWS
 from geogp.distributions.html_tables import html_table
 from geogp.errors import RequestError
+from geogp.estimators.fit_rows import AUTO
 from geogp.estimators.point_columns import PointColumns
 from geogp.estimators.point_scale import PointScale
 from geogp.models.catalogue.build import find_spec
@@ -215,7 +216,7 @@ class SpatialParameters(EstimatorParameters):
         if self.group is not None and self.error_variance is not None:
             raise RequestError("group and error_variance cannot be given together.")
         if self.law is not None:
-            one_of("law", self.law, LAWS)
+            one_of("law", self.law, (*LAWS, AUTO))
             if self.error_variance is not None:
                 raise RequestError("law and error_variance cannot be given together.")
         find_preset(self.preset, self.model)

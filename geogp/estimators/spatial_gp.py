@@ -20,9 +20,11 @@ from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
 from geogp.estimators.fit_plot import fit_plot, last_time, some_rows
 from geogp.estimators.fit_rows import (
+    AUTO,
     MOST_CHECKED,
     check_metres,
     check_width,
+    chosen_law,
     data_of,
     scored_target,
     target_of,
@@ -121,7 +123,7 @@ class SpatialGP(SpatialParameters):
                 self.fit_watched(X, y, progress=shown.epoch, stage=shown.stage)
         else:
             self.fit_watched(X, y)
-        if "law" in self.defaults() and self.law is None:
+        if "law" in self.defaults() and self.normal_scores_ is None:
             self._check_law(X, target_of(target_of_cells(X, y), len(self.validation_)))
         return self
 
@@ -153,7 +155,11 @@ class SpatialGP(SpatialParameters):
                     f"expected a table with the column {name!r} of {what}, found none."
                 )
         target = target_of(y, len(points), warn)
-        scores, modelled, side = scored_target(self.law, target, points, warn)
+        law = self.law
+        if law == AUTO:
+            ask = partial(self._log_density, X, target)
+            law = chosen_law(target, ask, limits=points.group is None)
+        scores, modelled, side = scored_target(law, target, points, warn)
         if scale is None:
             scale = PointScale.of_points(
                 points,
@@ -304,8 +310,9 @@ class SpatialGP(SpatialParameters):
         network, inputs = self._fitted(), self.inputs(points)
         if self.normal_scores_ is not None:
             raise RequestError(
-                f"with law={self.law!r}, the joint distribution of the level is that of normal "
-                "scores, whose sums mean nothing; predict_distribution gives that of each point."
+                f"with law={self.normal_scores_.law!r}, the joint distribution of the level is "
+                "that of normal scores, whose sums mean nothing; predict_distribution gives that "
+                "of each point."
             )
         training = getattr(self, "_train", None)
         if rows is not None:
@@ -544,6 +551,17 @@ class SpatialGP(SpatialParameters):
         check_metres(points, self.crs, self.scale_)
         check_width(X, self.n_features_in_, named=hasattr(self, "feature_names_in_"))
         return points
+
+    def _log_density(
+        self, X: Any, y: Floats, law: str | None, known: NDArray[np.bool_], rows: NDArray[np.bool_]
+    ) -> Floats:
+        """Return log densities of some rows, predicted by an exact process from known rows."""
+        names = ("tests", "devices", "provider", "group", "epochs", "rank", "batch")
+        plain = dict.fromkeys(names) | {"law": law, "validation": "random", "verbose": False}
+        model = type(self)(**self.get_params() | plain)
+        table = X if isinstance(X, pd.DataFrame) else X[:, : 2 + (self.time is not None)]
+        model.fit_watched(table[known], y[known], warn=lambda _: None)
+        return -model.predict_distribution(table[rows]).log_score(y[rows])
 
     def _check_law(self, X: Any, y: Floats) -> None:
         """Warn if the predictive distributions of training rows are plainly wrong for amounts."""

@@ -17,6 +17,7 @@ from geogp.estimators.estimator_classes import (
     KernelGP,
     PlaceClassGP,
 )
+from geogp.estimators.fit_rows import AUTO
 from geogp.estimators.point_columns import is_geographic
 from geogp.estimators.point_scale import CovariateScale, PointScale
 from geogp.estimators.spatial_gp import SpatialGP
@@ -144,7 +145,7 @@ def _scale(estimator: SpatialGP, inputs: StoredInputs) -> PointScale:
 
 def _normal_scores(estimator: SpatialGP, stored: StoredNormalScores | None) -> NormalScores | None:
     """Return the stored map of normal scores; raise DataError if it is not that of the law."""
-    if (None if stored is None else stored.law) != estimator.law:
+    if estimator.law not in (None if stored is None else stored.law, AUTO):
         raise DataError(f"expected normal scores for law={estimator.law!r}, found {stored}")
     if stored is None:
         return None
