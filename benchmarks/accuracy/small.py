@@ -6,9 +6,12 @@ The 30 simulated sets have 70 to 300 rows, and 500 new measurements to predict. 
 files of `classics.R`, which makes them from packages of R; each row is predicted once, in ten folds
 that are random or are blocks of near places. Without --classics there are only simulated sets. The
 models are those of `MODELS`. Each set and model has its own file under --out. Writes a Markdown and
-a JSON file.
+a JSON file. With --earlier, figures of the JSON file that are not measured again stay:
+
+    python -m benchmarks accuracy.small --earlier --sizes 2000 --worlds sines --models field gpboost
 """
 
+import json
 from collections.abc import Callable, Iterable
 from itertools import product
 from pathlib import Path
@@ -241,7 +244,7 @@ def page(found: Iterable[Figures]) -> str:
         )
     for (split, name), row in scores.iterrows():
         mine = figures.query("split == @split and set == @name and model == 'field'").iloc[0]
-        values = [f"{row[model]:.3f}" for model in models]
+        values = ["" if np.isnan(row[model]) else f"{row[model]:.3f}" for model in models]
         lines.append((split, name, mine["rows"], *values, percent(mine["coverage_95"])))
     header = (
         *("split", "model", "sets", "RMSE", "CRPS", "log score", "in the 95 % interval"),
@@ -252,9 +255,10 @@ def page(found: Iterable[Figures]) -> str:
 
     python -m benchmarks accuracy.small --classics classics
 
-`simulated` sets are predicted at 500 new places. The rows of the classic sets are predicted in
-{FOLDS} folds, which are random or blocks of near places. Scores are in standard deviations of the
-measurements, and means over the sets; the coverage is that of all measurements. `scikit-learn` has
+`simulated` sets are predicted at 500 new places, and so are `large` ones of more rows. The rows of
+the classic sets are predicted in {FOLDS} folds, which are random or blocks of near places. Scores
+are in standard deviations of the measurements, and means over the sets; the coverage is that of all
+measurements. `scikit-learn` has
 a Matérn 3/2 process with a range in each direction and three starts, `gpboost` one with the same
 range in all directions, `kriging` is ordinary kriging by GSTools with an exponential or a spherical
 variogram fitted by least squares, or with a set range where these do not converge.
@@ -268,11 +272,18 @@ CRPS of each set:
 def main() -> None:
     """Make the missing fits, and write the table."""
     options = parser(
-        __doc__, out="small", table="small", models=list(MODELS), sizes=SIZES, classics=Path
+        __doc__,
+        out="small",
+        table="small",
+        models=list(MODELS),
+        sizes=SIZES,
+        worlds=list(WORLDS),
+        classics=Path,
+        earlier=False,
     ).parse_args()
     sets = [
-        (f"{name}, {rows}", "simulated", simulated(name, rows))
-        for name, rows in product(WORLDS, options.sizes)
+        (f"{name}, {rows}", "simulated" if rows <= max(SIZES) else "large", simulated(name, rows))
+        for name, rows in product(options.worlds, options.sizes)
     ]
     if options.classics:
         paths = sorted(options.classics.glob("*.csv"))
@@ -288,5 +299,10 @@ def main() -> None:
         for name, split in [case[:2]]
         for model in options.models
     ]
+    if options.earlier:
+        made = {(one["split"], one["set"], one["model"]) for one in found}
+        earlier = json.loads((options.table / "results.json").read_text())
+        keys = ((one["split"], one["set"], one["model"]) for one in earlier)
+        found = [one for one, key in zip(earlier, keys, strict=True) if key not in made] + found
     write_results(options.table, page(found), found)
     print(page(found))

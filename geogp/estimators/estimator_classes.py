@@ -27,11 +27,12 @@ class FieldGP(SpatialGP):
     because the range of g is uncertain.
 
     At most 3,000 rows without columns of tests (unless errors are known), devices or providers are
-    fitted by an exact Gaussian process instead: universal kriging with a constant trend and the
-    covariates, a Matérn correlation (with one range or two) that may differ between directions, and
-    a nugget. Its form is averaged over its posterior, and up to 1,500 rows so are its parameters.
-    `epochs`, `rank` or `batch` ask for the model of three parts. So are up to 50,000 rows at up to
-    60 places with many times, such as stations, and any number of rows with `group`.
+    fitted by an exact Gaussian process instead: universal kriging with a constant trend and the covariates, a Matérn
+    correlation (with one range or two) that may differ between directions, and a nugget. Its form
+    is averaged over its posterior, and up to 1,500 rows so are its parameters. `epochs`, `rank` or
+    `batch` ask for the model of three parts. So are up to 50,000 rows at up to 60 places with many
+    times, such as stations, and any number of rows with `group`. The covariance of stations is
+    learned from 2,000 of their rows, eight runs of successive times; predictions know all rows.
 
     Parameters
     ----------
@@ -85,7 +86,10 @@ class FieldGP(SpatialGP):
         100; by default, measurements have no bounds. With ``percentage``, the model is linear in
         the percentage, an exact process knows the variance p (100 - p) / tests of its error, where
         p is that of all tests, and `predict_distribution` returns a `SharePrediction`; `group` and
-        `devices` are not possible. With the other two, the model predicts normal scores, and
+        `devices` are not possible. ``auto`` compares the other laws whose range has all
+        measurements: if many measurements are 0 or 1, only those that give this value a
+        probability, otherwise by the log density of half of at most 500 rows, predicted from the
+        other half. With a law of amounts, the model predicts normal scores, and
         `predict_distribution` returns an `AmountPrediction`, which never leaves the range. If some
         measurements are exactly 0 (of proportions also 1), this value has a probability; more than
         3,000 rows, and rows with `tests`, are then fitted five times in all, on halves and the
@@ -113,6 +117,8 @@ class FieldGP(SpatialGP):
     ----------
     path_
         ``exact`` or ``basis``: which of the two models was fitted.
+    law_
+        ``positive``, ``proportion`` or None: the law of the fit.
 
     Examples
     --------
@@ -142,6 +148,13 @@ class FieldGP(SpatialGP):
         if not hasattr(self, "network_"):
             raise AttributeError("path_ is known after fit.")
         return self.network_.path
+
+    @property
+    def law_(self) -> str | None:
+        """The law of the fit: ``positive``, ``proportion`` or None."""
+        if not hasattr(self, "normal_scores_"):
+            raise AttributeError("law_ is known after fit.")
+        return None if self.normal_scores_ is None else self.normal_scores_.law
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

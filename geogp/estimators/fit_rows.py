@@ -2,6 +2,7 @@
 
 import inspect
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from geogp.arguments import check_size
-from geogp.distributions.amounts import NormalScores
+from geogp.distributions.amounts import LAWS, NormalScores
 from geogp.distributions.shares import PERCENTAGE, error_variance
 from geogp.errors import DataError, RequestError
 from geogp.estimators.point_columns import PointColumns, Points, is_geographic
@@ -34,6 +35,12 @@ MANY_BELOW = 0.1
 
 MOST_CHECKED = 1_000
 """Number of rows whose intervals are looked at after a fit."""
+
+AUTO = "auto"
+"""Name of a law that the measurements choose."""
+
+MOST_COMPARED = 500
+"""Number of rows on which laws are compared."""
 
 FAR_AWAY = 1e5
 """Distance from the median, in interquartile ranges, that even heavy tails do not reach."""
@@ -86,7 +93,7 @@ def warn_of_amounts(y: Floats, lower_ends: Floats, warn: Tell) -> None:
     """
     least = float(y.min())
     share = float((y == least).mean())
-    if share >= MANY_EQUAL and (y == least).sum() >= FEWEST_EQUAL:
+    if _are_many(y == least):
         laws = "; law='positive' (or 'proportion') gives 0 a probability" if least == 0 else ""
         warn(
             f"{share:.0%} of the measurements equal the smallest, {least:g}, to which the "
@@ -98,6 +105,56 @@ def warn_of_amounts(y: Floats, lower_ends: Floats, warn: Tell) -> None:
             f"{below:.0%} of the 95 % intervals begin below 0, but no measurement is negative: "
             "law='positive' keeps amounts above 0."
         )
+
+
+def _are_many(equal: Mask) -> bool:
+    return bool(equal.mean() >= MANY_EQUAL and equal.sum() >= FEWEST_EQUAL)
+
+
+def chosen_law(
+    y: Floats,
+    log_density: Callable[[str | None, Mask, Mask], Floats],
+    *,
+    limits: bool = True,
+) -> str | None:
+    """Return the law that predicts measurements best, of `LAWS` and None.
+
+    A law is admissible if all measurements, (n,), are in its range; without `limits`, if none is at
+    its ends. If many are at an end, only laws that give it a probability are admissible.
+    `log_density` returns log densities of the rows in a second mask, predicted by a law from those
+    in a first. Each half of at most `MOST_COMPARED` random rows is predicted from the other half.
+    None is left for a law, and a law for another, if the mean log density of measurements inside
+    all ranges rises by more than its standard error.
+    """
+    some = np.random.default_rng(0).permutation(len(y))[:MOST_COMPARED]
+    halves = [np.isin(np.arange(len(y)), part) for part in (some[::2], some[1::2])]
+
+    parts = [y, *(y[half] for half in halves)]
+
+    def admissible(law: str) -> bool:
+        try:
+            sides = [NormalScores.of(law, part).limits(part) for part in parts]
+        except DataError:
+            return False
+        return limits or not sides[0].any()
+
+    laws: list[str | None] = [None, *(law for law in LAWS if admissible(law))]
+    if _are_many(y == 0):
+        laws = laws[1:] or laws
+    if _are_many(y == 1) and "proportion" in laws:
+        laws = ["proportion"]
+    if len(laws) == 1:
+        return laws[0]
+    inside = (y != 0) & ((y != 1) if "proportion" in laws else True)
+    tests = [half & inside for half in halves]
+    best, highest = laws[0], np.empty(0)
+    for law in laws:
+        pairs = zip(halves[::-1], tests, strict=True)
+        own = np.concatenate([log_density(law, known, test) for known, test in pairs])
+        gain = own - (highest if len(highest) else own)
+        if not len(highest) or gain.mean() > gain.std() / np.sqrt(len(gain)):
+            best, highest = law, own
+    return best
 
 
 def scored_target(

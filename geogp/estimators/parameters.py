@@ -15,6 +15,7 @@ from geogp.distributions.amounts import LAWS
 from geogp.distributions.html_tables import html_table
 from geogp.distributions.shares import PERCENTAGE
 from geogp.errors import RequestError
+from geogp.estimators.fit_rows import AUTO
 from geogp.estimators.point_columns import PointColumns
 from geogp.estimators.point_scale import PointScale
 from geogp.models.catalogue.build import find_spec
@@ -216,7 +217,7 @@ class SpatialParameters(EstimatorParameters):
         if self.group is not None and self.error_variance is not None:
             raise RequestError("group and error_variance cannot be given together.")
         if self.law is not None:
-            one_of("law", self.law, (*LAWS, PERCENTAGE))
+            one_of("law", self.law, (*LAWS, PERCENTAGE, AUTO))
             if self.error_variance is not None:
                 raise RequestError("law and error_variance cannot be given together.")
             if self.law == PERCENTAGE and (self.group is not None or self.devices is not None):

@@ -18,6 +18,7 @@ from geogp.estimators.estimator_classes import (
     KernelGP,
     PlaceClassGP,
 )
+from geogp.estimators.fit_rows import AUTO
 from geogp.estimators.point_columns import is_geographic
 from geogp.estimators.point_scale import CovariateScale, PointScale
 from geogp.estimators.spatial_gp import SpatialGP
@@ -145,7 +146,8 @@ def _scale(estimator: SpatialGP, inputs: StoredInputs) -> PointScale:
 
 def _normal_scores(estimator: SpatialGP, stored: StoredNormalScores | None) -> NormalScores | None:
     """Return the stored map of normal scores; raise DataError if it is not that of the law."""
-    if estimator.law not in {PERCENTAGE, None if stored is None else stored.law}:
+    expected = PERCENTAGE, AUTO, None if stored is None else stored.law
+    if estimator.law not in expected:
         raise DataError(f"expected normal scores for law={estimator.law!r}, found {stored}")
     if stored is None:
         return None

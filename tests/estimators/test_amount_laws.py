@@ -140,3 +140,67 @@ def test_a_law_that_fits_does_not_warn():
         warnings.simplefilter("always")
         geogp.FieldGP(crs=None).fit(places, values)
     assert [str(warning.message) for warning in told] == []
+
+
+def measurements(kind, n=120):
+    """Return places and rain, skewed amounts, shares that are often 1, or heights."""
+    places, y = rain(n, seed=5)
+    random = np.random.default_rng(6)
+    smooth = np.sin(2 * places[:, 0]) + 0.3 * random.standard_normal(n)
+    shares = 1 / (1 + np.exp(-3 * smooth))
+    found = {
+        "rain": y,
+        "concentrations": np.exp(2 * smooth),
+        "lost packets": np.where(shares > 0.9, 1.0, shares),
+        "heights": smooth,
+        "temperatures": 290 + smooth,
+    }
+    return places, found[kind]
+
+
+@pytest.mark.parametrize(
+    ("kind", "law"),
+    [
+        ("rain", "positive"),
+        ("concentrations", "positive"),
+        ("lost packets", "proportion"),
+        ("heights", None),
+        ("temperatures", None),
+    ],
+)
+def test_measurements_choose_their_law(kind, law, tmp_path):
+    places, y = measurements(kind)
+    model = geogp.FieldGP(crs=None, law="auto").fit(places, y)
+    assert model.law_ == law
+    if kind == "concentrations":
+        own = geogp.FieldGP(crs=None, law=law).fit(places, y)
+        np.testing.assert_array_equal(model.predict(places), own.predict(places))
+    model.save(tmp_path / "law.safetensors")
+    again = geogp.load_model(tmp_path / "law.safetensors")
+    assert (again.law, again.law_) == ("auto", law)
+
+
+def test_a_law_is_chosen_for_any_model_and_kind_of_table():
+    places, y = measurements("concentrations")
+    quarter = np.arange(120) % 4
+    counts = np.column_stack([places, quarter, quarter + 1])
+    names = {"time": "t", "time_unit": "quarter", "tests": "k"}
+    model = geogp.FieldGP(crs=None, law="auto", epochs=1, **names)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # so few rows
+        model.fit(counts, y)
+    assert (model.path_, model.law_) == ("basis", "positive")
+
+
+def test_groups_choose_no_law_that_refuses_them():
+    places, y = measurements("rain")
+    table = pd.DataFrame({"x": places[:, 0], "y": places[:, 1], "day": np.arange(120) % 12})
+    model = geogp.FieldGP(x="x", y="y", crs=None, law="auto", group="day")
+    with pytest.raises(AttributeError, match="law_ is known after fit"):
+        _ = model.law_
+    with (
+        pytest.warns(UserWarning, match="equal the smallest, 0"),
+        pytest.warns(UserWarning, match="begin below 0"),
+    ):
+        model.fit(table, y)
+    assert model.law_ is None

@@ -2,15 +2,12 @@
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.linalg import expm, expm_frechet
 from scipy.special import expit
-from scipy.stats import norm
 from torch import Tensor
 
 Floats = NDArray[np.float64]
@@ -26,6 +23,9 @@ LEAST = 1e-20
 
 AXES = np.array([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, -1.0]], [[0.0, 1.0], [1.0, 0.0]]])
 """Derivatives of S by rho, a and b, (3, 2, 2)."""
+
+NEAR_ROUND = 1e-3
+"""With smaller a and b, differences would lose digits by rounding."""
 
 DOUBLE = torch.float64
 
@@ -129,7 +129,11 @@ class Covariance:
 
     def log_prior(self, theta: Floats) -> float:
         """Return the logarithm of the prior density."""
-        return float(np.sum(norm.logpdf(theta, self.centre, self.spread)))
+        spread = self.spread
+        squares = np.square((theta - self.centre) / spread)
+        return float(
+            -(squares / 2 + np.log(spread)).sum() - len(spread) / 2 * math.log(2 * math.pi)
+        )
 
     def prior_slopes(self, theta: Floats) -> tuple[Floats, Floats]:
         """Return the gradient (m,) and the negative second derivative (m, m) of `log_prior`."""
@@ -142,7 +146,7 @@ class Covariance:
 
     def __call__(self, theta: Floats, lags: Lags) -> Tensor:
         """Return C for pairs of different rows."""
-        total = self._derived(theta, lags)[0]
+        total = self._derived(theta, lags, derive=False)[0]
         if lags.together is None:
             return total
         return total.add_(self._of_session(theta, lags, lags.together)[0])
@@ -150,7 +154,9 @@ class Covariance:
     def slopes(self, theta: Floats, lags: Lags) -> list[Tensor]:
         """Return the derivative of C, for different rows, by all of θ but log c and a sill."""
         total, by_space, others = self._derived(theta, lags)
-        of_space = [by_space * _quadratic(matrix, lags) for matrix in _metric(*theta[:NUGGET])[1]]
+        of_space = [
+            _quadratic(matrix, lags).mul_(by_space) for matrix in _metric_slopes(*theta[:NUGGET])
+        ]
         by_nugget = -nugget(theta) * total
         if lags.together is not None:
             noise, of_session = self._of_session(theta, lags, lags.together)
@@ -174,36 +180,42 @@ class Covariance:
         noise = w * most + fading
         return noise, [expit(-shared) * noise, w * (1 - w) * most - w * fading, fading * steps]
 
-    def _derived(self, theta: Floats, lags: Lags) -> tuple[Tensor, Tensor, list[Tensor]]:
+    def _derived(
+        self, theta: Floats, lags: Lags, *, derive: bool = True
+    ) -> tuple[Tensor, Tensor, list[Tensor]]:
         """Return C without sessions, its derivative by the squared distance, and some others.
 
-        These are the derivatives by the entries of θ after λ, but for those of sessions.
+        These are the derivatives by the entries of θ after λ, but for those of sessions. If not
+        `derive`, only C is right.
         """
         share = 1 - nugget(theta)
         others = theta[NUGGET + 1 :].tolist()
-        squared = _quadratic(_metric(*theta[:NUGGET])[0], lags)
+        squared = _quadratic(_metric(*theta[:NUGGET]), lags)
         h = squared.clamp_(min=0).add_(LEAST).sqrt_()
-        in_space, by_square = _matern(h, self.smoothness)
+        in_space, by_square = _matern(h, self.smoothness, derive=derive)
         slopes = []
         if self.nested:
             short, q = expit(others.pop(0)), math.exp(others.pop(0))
             exponential = (h / -q).exp_()
-            slopes.append(share * short * (1 - short) * (exponential - in_space))
-            slopes.append(share * short / q * h * exponential)
+            if derive:
+                slopes.append(share * short * (1 - short) * (exponential - in_space))
+                slopes.append(share * short / q * h * exponential)
+                by_square = (1 - short) * by_square - short / (2 * q) * exponential / h
             in_space = (1 - short) * in_space + short * exponential
-            by_square = (1 - short) * by_square - short / (2 * q) * exponential / h
         if lags.time is None or not self.duration:
-            return share * in_space, share * by_square, slopes
+            return share * in_space, share * by_square if derive else by_square, slopes
         tau, u, v = (math.exp(value) for value in others[:3])
         in_time = (lags.time / -tau).exp_()
         scale = share / (1 + u + v)
         by_space = (in_time + u) / (1 + u + v)
         total = share * by_space * in_space + scale * v * in_time
-        slopes = [by_space * slope for slope in slopes]
-        slopes.append(scale / tau * lags.time * in_time * (in_space + v))
-        slopes.append(u / (1 + u + v) * (share * in_space - total))
-        slopes.append(v / (1 + u + v) * (share * in_time - total))
-        return total, share * by_space * by_square, slopes
+        if derive:
+            slopes = [by_space * slope for slope in slopes]
+            slopes.append(scale / tau * lags.time * in_time * (in_space + v))
+            slopes.append(u / (1 + u + v) * (share * in_space - total))
+            slopes.append(v / (1 + u + v) * (share * in_time - total))
+            by_square = share * by_space * by_square
+        return total, by_square, slopes
 
 
 def nugget(theta: Floats) -> float:
@@ -211,12 +223,30 @@ def nugget(theta: Floats) -> float:
     return float(expit(theta[NUGGET]))
 
 
-@lru_cache(maxsize=1)
-def _metric(rho: float, a: float, b: float) -> tuple[Floats, list[Floats]]:
-    """Return exp(-2 S) and its derivatives by rho, a and b, (2, 2) each; all chunks need them."""
-    exponent = -2 * np.tensordot((rho, a, b), AXES, 1)
-    slopes = [np.asarray(expm_frechet(exponent, -2 * axis)[1], np.float64) for axis in AXES]
-    return expm(exponent), slopes
+def _metric(rho: float, a: float, b: float) -> Floats:
+    """Return exp(-2 S), (2, 2).
+
+    With B = S - rho and r² = a² + b², B² is r² times 1, so that the exponential series of -2 B is
+    cosh 2r - B sinh(2r) / r.
+    """
+    r = math.hypot(a, b)
+    steep = math.sinh(2 * r) / r if r else 2.0
+    metric: Floats = math.cosh(2 * r) * AXES[0] - steep * (a * AXES[1] + b * AXES[2])
+    return math.exp(-2 * rho) * metric
+
+
+def _metric_slopes(rho: float, a: float, b: float) -> list[Floats]:
+    """Return the derivatives of `_metric` by rho, a and b, (2, 2) each."""
+    r = math.hypot(a, b)
+    steep = math.sinh(2 * r) / r if r else 2.0
+    # The derivative of sinh(2r) / r, divided by r; near 0 by its series.
+    bend = (2 * math.cosh(2 * r) - steep) / r**2 if r > NEAR_ROUND else 8 / 3 + 16 / 15 * r**2
+    stretch = a * AXES[1] + b * AXES[2]
+    of_shape = [
+        math.exp(-2 * rho) * (part * (2 * steep * AXES[0] - bend * stretch) - steep * axis)
+        for part, axis in zip((a, b), AXES[1:], strict=True)
+    ]
+    return [-2 * _metric(rho, a, b), *of_shape]
 
 
 def _quadratic(matrix: Floats, lags: Lags) -> Tensor:
@@ -225,15 +255,23 @@ def _quadratic(matrix: Floats, lags: Lags) -> Tensor:
     return total.add_(lags.north, alpha=matrix[1, 1]).add_(lags.both, alpha=matrix[0, 1])
 
 
-def _matern(h: Tensor, smoothness: float) -> tuple[Tensor, Tensor]:
+def _matern(h: Tensor, smoothness: float, *, derive: bool) -> tuple[Tensor, Tensor]:
     """Return Matérn correlations at distances, and their derivatives by the squared distances.
 
-    See Rasmussen and Williams 2006, equation 4.16.
+    See Rasmussen and Williams 2006, equation 4.16. If not `derive`, the second is the first.
     """
     x = math.sqrt(2 * smoothness) * h
     decay = (-x).exp_()
     if smoothness == 0.5:
-        return decay, -0.5 * decay / h
+        value = decay
+    elif smoothness == 1.5:
+        value = torch.addcmul(decay, x, decay)
+    else:
+        value = torch.addcmul(decay, x.square().div_(3).add_(x), decay)
+    if not derive:
+        return value, value
+    if smoothness == 0.5:
+        return value, (-0.5 * decay).div_(h)
     if smoothness == 1.5:
-        return (1 + x) * decay, -1.5 * decay
-    return (1 + x + x.square() / 3) * decay, -5 / 6 * (1 + x) * decay
+        return value, decay.mul_(-1.5)
+    return value, x.add_(1).mul_(decay).mul_(-5 / 6)

@@ -1,6 +1,7 @@
 """Kriging with known parameters, and the evidence of the parameters."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,7 +30,7 @@ LEAST_SQUARES = 1e-12
 AT_ONCE = 2_000_000
 """Largest number of covariances with the rows that a prediction has in memory at once."""
 
-CHUNK = 131_072
+CHUNK = 65_536
 """Number of covariances between rows that are computed at once."""
 
 
@@ -105,7 +106,7 @@ class ExactRows:
 
 
 @dataclass(frozen=True, eq=False)
-class Kriging:
+class UniversalKriging(ABC):
     """Universal kriging with known correlation, and unknown trend and variance.
 
     With R the correlation matrix of the rows, X their trend and p its columns, β has a flat prior
@@ -113,27 +114,43 @@ class Kriging:
     β = (X' R^(-1) X)^(-1) X' R^(-1) y, and
     s² = |R^(-1/2) (y - X β)|² / (n - p) (Handcock and Stein 1993). With known variances of errors,
     s² is an entry of θ, and R contains these variances divided by s².
-
-    `W`: L^(-1), (n, n), with R = L L'. `basis`: W X. `inner`: factor of X' R^(-1) X.
-    `residual`: W (y - X β). `sill`: s². `log_evidence`: log density of θ given the rows, up to
-        a constant that is the same for all θ and smoothnesses.
     """
 
     covariance: Covariance
     theta: Floats
     rows: ExactRows
-    W: Tensor
-    basis: Tensor
-    inner: Tensor
-    beta: Tensor
-    residual: Tensor
-    sill: float
-    log_evidence: float
+
+    @property
+    @abstractmethod
+    def log_determinant(self) -> float:
+        """Logarithm of |R|."""
+
+    @property
+    @abstractmethod
+    def inner(self) -> Tensor:
+        """Lower factor of X' R^(-1) X, (p, p)."""
+
+    @property
+    @abstractmethod
+    def beta(self) -> Tensor:
+        """Coefficients of the trend, (p,)."""
+
+    @property
+    @abstractmethod
+    def squares(self) -> float:
+        """|R^(-1/2) (y - X β)|²."""
 
     @property
     def freedom(self) -> int:
         """Degrees of freedom, n - p."""
         return len(self.rows) - self.rows.trend.shape[1]
+
+    @property
+    def sill(self) -> float:
+        """s²."""
+        if self.covariance.has_sill:
+            return math.exp(self.theta[-1])
+        return self.squares / self.freedom
 
     @property
     def variance(self) -> float:
@@ -155,9 +172,98 @@ class Kriging:
         """Variance that a single test has in addition; a mean of k tests has a k-th of it."""
         return self.variance * self.covariance.of_test(self.theta)
 
+    @cached_property
+    def log_evidence(self) -> float:
+        """Log density of θ given the rows, up to a constant for all θ and smoothnesses.
+
+        With β and s² integrated out, it is
+
+            log p(θ) - log |R|/2 - log |X' R^(-1) X|/2 - (n - p)/2 log((n - p) s²).
+
+        If s² is an entry of θ, the last term is -(n - p)/2 log s² - |R^(-1/2) (y - X β)|²/(2 s²).
+        """
+        if self.covariance.has_sill:
+            density = -self.freedom / 2 * self.theta[-1] - self.squares / (2 * self.sill)
+        else:
+            density = -self.freedom / 2 * math.log(self.squares)
+        trend = float(self.inner.diagonal().log().sum())
+        prior = self.covariance.log_prior(self.theta)
+        return float(prior - self.log_determinant / 2 - trend + density)
+
     def prior(self, first: Tensor, second: Tensor) -> Tensor:
         """Return the covariance of the field between points, (n, m), before any row is known."""
         return self.variance * self._correlations(first, second)
+
+    def _correlations(self, first: Tensor, second: Tensor) -> Tensor:
+        return self.covariance(self.theta, Lags.between(first[:, None], second[None]))
+
+
+@dataclass(frozen=True, eq=False)
+class Kriging(UniversalKriging):
+    """Universal kriging by the covariances of all rows; NumericalError if R does not factorise."""
+
+    def __post_init__(self) -> None:
+        _ = self.inner
+
+    @cached_property
+    def W(self) -> Tensor:  # noqa: N802 - as in the formulas
+        """L^(-1), (n, n), with R = L L'."""
+        rows, n = self.rows, len(self.rows)
+        # Only the lower triangle is used.
+        R = torch.empty(n, n, dtype=DOUBLE, device=rows.y.device)
+        for some in _chunks(n):
+            R[some, : some.stop] = self.covariance(self.theta, rows.lags(some, slice(some.stop)))
+        R.diagonal().fill_(1 + JITTER)
+        if rows.tests is not None:
+            R.diagonal().add_(self.covariance.of_test(self.theta) / rows.tests)
+        if rows.error_variance is not None:
+            R.diagonal().add_(rows.error_variance / math.exp(self.theta[-1]))
+        W, failed = inverse_cholesky(R)
+        if failed or not bool(torch.isfinite(W[-1, -1])):
+            raise NumericalError("the covariances of the rows do not factorise.")
+        return W
+
+    @cached_property
+    def basis(self) -> Tensor:
+        """W X, (n, p)."""
+        return self.W @ self.rows.trend
+
+    @cached_property
+    def inner(self) -> Tensor:
+        """Lower factor of X' R^(-1) X, (p, p)."""
+        ridge = RIDGE * (self.rows.trend.square().sum(0) + 1)
+        inner: Tensor
+        inner, failed = torch.linalg.cholesky_ex(self.basis.T @ self.basis + ridge.diag())
+        if failed or not bool(torch.isfinite(inner[-1, -1])):
+            raise NumericalError("the trend of the rows does not factorise.")
+        return inner
+
+    @cached_property
+    def _white(self) -> Tensor:
+        """W y, (n,)."""
+        return self.W @ self.rows.y
+
+    @cached_property
+    def beta(self) -> Tensor:
+        """Coefficients of the trend, (p,)."""
+        right = self.basis.T @ self._white
+        beta: Tensor = torch.cholesky_solve(right[:, None], self.inner)[:, 0]
+        return beta
+
+    @cached_property
+    def residual(self) -> Tensor:
+        """W (y - X β), (n,)."""
+        return self._white - self.basis @ self.beta
+
+    @cached_property
+    def squares(self) -> float:
+        """|R^(-1/2) (y - X β)|²."""
+        return max(float(self.residual @ self.residual), LEAST_SQUARES * len(self.rows))
+
+    @cached_property
+    def log_determinant(self) -> float:
+        """Logarithm of |R|."""
+        return -2 * float(self.W.diagonal().log().sum())
 
     def field(self, points: Tensor, trend: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance of the field at points, (n,) each."""
@@ -258,9 +364,6 @@ class Kriging:
         """Return P y, (n,)."""
         return self.W.T @ self.residual
 
-    def _correlations(self, first: Tensor, second: Tensor) -> Tensor:
-        return self.covariance(self.theta, Lags.between(first[:, None], second[None]))
-
     @cached_property
     def trend_error(self) -> Tensor:
         """A matrix A, (p, n), with R^(-1) - A'A the precision of the rows without their trend."""
@@ -274,49 +377,6 @@ class Kriging:
         mean = trend @ self.beta + known.T @ self.residual
         rest = trend.T - self.basis.T @ known
         return mean, known, solve_triangular(self.inner, rest, upper=False)
-
-
-def kriging(covariance: Covariance, theta: Floats, rows: ExactRows) -> Kriging:
-    """Return kriging with parameters θ; raise NumericalError if R does not factorise.
-
-    With β and s² integrated out, the log evidence is
-
-        log p(θ | y) = log p(θ) - log |R|/2 - log |X' R^(-1) X|/2 - (n - p)/2 log((n - p) s²).
-
-    If s² is an entry of θ, the last term is -(n - p)/2 log s² - |R^(-1/2) (y - X β)|²/(2 s²).
-    """
-    n, p = rows.trend.shape
-    # Only the lower triangle is used.
-    R = torch.empty(n, n, dtype=DOUBLE, device=rows.y.device)
-    for some in _chunks(n):
-        R[some, : some.stop] = covariance(theta, rows.lags(some, slice(some.stop)))
-    R.diagonal().fill_(1 + JITTER)
-    if rows.tests is not None:
-        R.diagonal().add_(covariance.of_test(theta) / rows.tests)
-    if rows.error_variance is not None:
-        R.diagonal().add_(rows.error_variance / math.exp(theta[-1]))
-    W, failed = inverse_cholesky(R)
-    if failed or not bool(torch.isfinite(W[-1, -1])):
-        raise NumericalError("the covariances of the rows do not factorise.")
-    white = W @ torch.cat([rows.trend, rows.y[:, None]], 1)
-    basis, y = white[:, :p], white[:, p]
-    gram = basis.T @ basis
-    ridge = RIDGE * (rows.trend.square().sum(0) + 1)
-    inner, failed = torch.linalg.cholesky_ex(gram + ridge.diag())
-    if failed or not bool(torch.isfinite(inner[-1, -1])):
-        raise NumericalError("the trend of the rows does not factorise.")
-    beta = torch.cholesky_solve((basis.T @ y)[:, None], inner)[:, 0]
-    residual = y - basis @ beta
-    squares = max(float(residual @ residual), LEAST_SQUARES * n)
-    log_determinants = float(inner.diagonal().log().sum() - W.diagonal().log().sum())
-    if rows.error_variance is None:
-        sill = squares / (n - p)
-        log_density = -(n - p) / 2 * math.log(squares)
-    else:
-        sill = math.exp(theta[-1])
-        log_density = -(n - p) / 2 * theta[-1] - squares / (2 * sill)
-    value = covariance.log_prior(theta) - log_determinants + log_density
-    return Kriging(covariance, theta, rows, W, basis, inner, beta, residual, sill, value)
 
 
 def _chunks(n: int) -> Iterator[slice]:

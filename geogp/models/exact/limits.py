@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import erfcx
 
-from geogp.models.exact.kriging import ExactRows, kriging
+from geogp.models.exact.kriging import ExactRows, Kriging
 from geogp.models.exact.search import posterior
 
 Floats = NDArray[np.float64]
@@ -93,7 +93,7 @@ def with_limits(rows: ExactRows, side: NDArray[np.int8], seed: int) -> ExactRows
         points = posterior(sites.among(rows, limited), seed)
         best = max(points, key=lambda point: point.weight).kriging
         for _ in range(SWEEPS):
-            left_out = kriging(best.covariance, best.theta, sites.among(rows, limited)).left_out()
+            left_out = Kriging(best.covariance, best.theta, sites.among(rows, limited)).left_out()
             mean, variance = (part.cpu().numpy()[limited] for part in left_out)
             variance = variance - 1 / sites.precision
             before, moments = moments, moments_beyond(mean, variance, limits, signs)

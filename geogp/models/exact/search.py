@@ -9,7 +9,7 @@ from scipy.special import softmax
 
 from geogp.errors import NumericalError
 from geogp.models.exact.covariance import FORMS, Covariance
-from geogp.models.exact.kriging import ExactRows, Kriging, kriging
+from geogp.models.exact.kriging import ExactRows, Kriging
 from geogp.models.exact.passes import MOST_ROWS
 from geogp.models.exact.stations import StationKriging, are_stations
 
@@ -76,9 +76,10 @@ class WeightedKriging:
 
 @dataclass(frozen=True, eq=False)
 class Maximum:
-    """The maximum of the density of the parameters θ of a form, and the information about θ."""
+    """The maximum of the density of the parameters θ of a form, and what `slopes` returns there."""
 
     kriging: Kriging
+    gradient: Floats
     information: Floats
 
     @property
@@ -100,11 +101,10 @@ class Maximum:
         """
         law, theta, rows = self.kriging.covariance, self.kriging.theta, self.kriging.rows
         size = len(theta)
-        gradient, _ = self.kriging.slopes()
-        curvature, axes = np.linalg.eigh(self._curvature(gradient))
+        curvature, axes = np.linalg.eigh(self._curvature())
         curvature = curvature.clip(min=LEAST_CURVATURE)
         spread = axes / np.sqrt(curvature)
-        centre = theta + _shortened(spread @ (spread.T @ gradient), law)
+        centre = theta + _shortened(spread @ (spread.T @ self.gradient), law)
         # Each corner stands for an equal share of the volume.
         log_volume = _log_volume(curvature) - math.log(size + 1)
         points = ((corner, _tried(law, centre + spread @ corner, rows)) for corner in simplex(size))
@@ -114,13 +114,14 @@ class Maximum:
             if solved is not None
         ]
 
-    def _curvature(self, gradient: Floats) -> Floats:
+    def _curvature(self) -> Floats:
         """Return the negative second derivative of the log density, by differences."""
         law, theta, rows = self.kriging.covariance, self.kriging.theta, self.kriging.rows
         near = [_tried(law, theta + step, rows) for step in CHANGE * np.eye(len(theta))]
-        slopes = np.array([other.slopes()[0] - gradient for other in near if other is not None])
-        if len(slopes) < len(theta):
+        changes = [other.slopes()[0] - self.gradient for other in near if other is not None]
+        if len(changes) < len(theta):
             return self.information
+        slopes = np.array(changes)
         curvature: Floats = -(slopes + slopes.T) / (2 * CHANGE)
         return curvature
 
@@ -171,7 +172,7 @@ def conditioned(law: Covariance, theta: Floats, rows: ExactRows) -> Conditioned:
     """Return kriging with parameters θ; many rows may be those of stations."""
     if len(rows) > MOST_ROWS and are_stations(rows.points.cpu().numpy()):
         return StationKriging(law, theta, rows)
-    return kriging(law, theta, rows)
+    return Kriging(law, theta, rows)
 
 
 def station_posterior(rows: ExactRows, seed: int) -> list[WeightedKriging]:
@@ -219,7 +220,7 @@ def _maximum(
         gradient, information = best.slopes()
         if best.log_evidence < before + enough:
             break
-    return Maximum(best, information)
+    return Maximum(best, gradient, information)
 
 
 def _shortened(step: Floats, law: Covariance) -> Floats:
@@ -231,7 +232,7 @@ def _shortened(step: Floats, law: Covariance) -> Floats:
 def _tried(law: Covariance, theta: Floats, rows: ExactRows) -> Kriging | None:
     """Return kriging with θ inside its bounds, or None if no covariance factorises."""
     try:
-        return kriging(law, theta.clip(*np.array(law.bounds).T), rows)
+        return Kriging(law, theta.clip(*np.array(law.bounds).T), rows)
     except NumericalError:
         return None
 

@@ -10,7 +10,7 @@ all rows (Hartikainen and Särkkä 2010), and between places, kriging of each fi
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from torch import Tensor
 
-from geogp.models.exact.covariance import DOUBLE, Covariance, Lags, nugget
-from geogp.models.exact.kriging import JITTER, LEAST_SQUARES, RIDGE, ExactRows
+from geogp.models.exact.covariance import DOUBLE, Lags, nugget
+from geogp.models.exact.kriging import JITTER, LEAST_SQUARES, RIDGE, UniversalKriging
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.intp]
@@ -59,65 +59,30 @@ class States(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class StationKriging:
+class StationKriging(UniversalKriging):
     """Universal kriging of rows at few places, with the answers of `Kriging`."""
 
-    covariance: Covariance
-    theta: Floats
-    rows: ExactRows
+    @cached_property
+    def log_determinant(self) -> float:
+        """Logarithm of |R|."""
+        return self._states.log_determinant
 
-    @property
-    def freedom(self) -> int:
-        """Degrees of freedom, n - p."""
-        return len(self.rows) - self.rows.trend.shape[1]
+    @cached_property
+    def squares(self) -> float:
+        """|R^(-1/2) (y - X β)|²."""
+        gram, beta = self._states.gram, self._beta
+        squares = gram[0, 0] - 2 * beta @ gram[1:, 0] + beta @ gram[1:, 1:] @ beta
+        return max(float(squares), LEAST_SQUARES * len(self.rows))
 
-    @property
-    def sill(self) -> float:
-        """s² as in `Kriging`."""
-        if self.covariance.has_sill:
-            return math.exp(self.theta[-1])
-        return self._squares / self.freedom
-
-    @property
-    def variance(self) -> float:
-        """Variance of a standardised measurement; see `Kriging.variance`."""
-        if self.covariance.has_sill:
-            return self.sill
-        return self.sill * self.freedom / max(self.freedom - 2, 1)
-
-    @property
-    def noise(self) -> float:
-        """Variance of the noise."""
-        return self.variance * nugget(self.theta)
-
-    noise_of_test: ClassVar[float] = 0.0
-    """All rows of stations are alike."""
-
-    @property
-    def log_evidence(self) -> float:
-        """Log density of θ given the rows; see `Kriging`."""
-        if self.covariance.has_sill:
-            density = -self.freedom / 2 * self.theta[-1] - self._squares / (2 * self.sill)
-        else:
-            density = -self.freedom / 2 * math.log(self._squares)
-        trend = float(np.log(np.diag(self._inner)).sum())
-        prior = self.covariance.log_prior(self.theta)
-        return float(prior - self._states.log_determinant / 2 - trend + density)
-
-    @property
+    @cached_property
     def beta(self) -> Tensor:
         """Coefficients of the trend, (p,)."""
-        return torch.as_tensor(self._beta).to(self.rows.y.device)
+        return self._tensor(self._beta)
 
-    @property
+    @cached_property
     def inner(self) -> Tensor:
         """Lower factor of X' R^(-1) X, (p, p)."""
-        return torch.as_tensor(self._inner).to(self.rows.y.device)
-
-    def prior(self, first: Tensor, second: Tensor) -> Tensor:
-        """Return the covariance of the field between points, (n, m), before any row is known."""
-        lags = Lags.between(first[:, None], second[None])
-        return self.variance * self.covariance(self.theta, lags)
+        return self._tensor(self._inner)
 
     def field(self, points: Tensor, trend: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance of the field at points, (n,) each.
@@ -148,7 +113,7 @@ class StationKriging:
         variance += np.square(self._rest(means, x)).sum(0)
         least = JITTER * (1 - nugget(self.theta))
         variance = self.variance * np.maximum(variance, least)
-        return self._tensors(self._mean(means, x), variance)
+        return self._tensor(self._mean(means, x)), self._tensor(variance)
 
     def _between(self, times: Floats) -> tuple[Numbers, Numbers, tuple[Floats, Floats], Floats]:
         """Return the steps around times, the weights of their states, and the variance they leave.
@@ -190,7 +155,7 @@ class StationKriging:
                     total[np.ix_(earlier, later)] += block
                     if step < last:
                         total[np.ix_(later, earlier)] += block.T
-        return self._tensors(self._mean(means, x), self.variance * total)
+        return self._tensor(self._mean(means, x)), self._tensor(self.variance * total)
 
     def left_out(self) -> tuple[Tensor, Tensor]:
         """Return mean and variance of each row given the other rows, (n,) each.
@@ -209,7 +174,7 @@ class StationKriging:
         field = covariances.sum((1, 2)) + np.square(self._rest(means, x)).sum(0)
         share = np.maximum(1 - field / noise, JITTER)
         error = (y - self._mean(means, x)) / share
-        return self._tensors(y - error, self.variance * noise / share)
+        return self._tensor(y - error), self._tensor(self.variance * noise / share)
 
     # What the rows tell.
 
@@ -254,13 +219,6 @@ class StationKriging:
     @cached_property
     def _beta(self) -> Floats:
         return np.asarray(cho_solve((self._inner, True), self._states.gram[1:, 0]), np.float64)
-
-    @cached_property
-    def _squares(self) -> float:
-        """Sum of the squared whitened residuals."""
-        gram, beta = self._states.gram, self._beta
-        squares = gram[0, 0] - 2 * beta @ gram[1:, 0] + beta @ gram[1:, 1:] @ beta
-        return max(float(squares), LEAST_SQUARES * len(self.rows))
 
     def _mean(self, means: Floats, x: Floats) -> Floats:
         """Return the mean of the field, (n,), from means of states (n, 1 + p) and the trend."""
@@ -350,9 +308,8 @@ class StationKriging:
         covariance[:s, :s] += (1 - keeps**2) * self._priors[0]
         return factor[:, None] * mean, covariance
 
-    def _tensors(self, *arrays: Floats) -> tuple[Tensor, Tensor]:
-        first, second = (torch.as_tensor(part).to(self.rows.y.device) for part in arrays)
-        return first, second
+    def _tensor(self, array: Floats) -> Tensor:
+        return torch.as_tensor(array).to(self.rows.y.device)
 
 
 def are_stations(points: Floats) -> bool:

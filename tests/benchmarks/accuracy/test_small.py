@@ -76,6 +76,21 @@ def test_a_small_run_writes_a_table(tmp_path, monkeypatch):
     ratio = sines.crps["field"] / sines.crps["wide"]
     assert 0.9 < ratio < 1
     assert sines.coverage_95["wide"] >= sines.coverage_95["field"]
+    again = [
+        "--earlier",
+        "--worlds",
+        "sines",
+        "--sizes",
+        "310",
+        *where[2:],
+        "--table",
+        str(tmp_path),
+    ]
+    told("accuracy.small", *again, "--models", "field")
+    larger = pd.DataFrame(json.loads((tmp_path / "results.json").read_text()))
+    assert len(larger) == len(found) + 1
+    assert (larger["split"] == "large").sum() == 1
+    assert "| large | sines, 310 | 310 | 0." in (tmp_path / "table.md").read_text()
 
 
 def test_a_folder_without_sets_is_refused(tmp_path, capsys):

@@ -10,7 +10,7 @@ from scipy import stats
 
 from geogp.errors import NumericalError
 from geogp.models.exact.covariance import Covariance, Lags, nugget
-from geogp.models.exact.kriging import ExactRows, kriging
+from geogp.models.exact.kriging import ExactRows, Kriging
 
 THETA = np.array([0.6, 0.3, -0.2, -1.0, -0.7, -1.2])
 LAW = Covariance(1.5, 10.0, nested=True)
@@ -34,7 +34,7 @@ def test_predictions_are_those_of_universal_kriging(trend):
     beta = G @ X.T @ inverse @ y
     residual = y - X @ beta
     sill = residual @ inverse @ residual / (n - p)
-    solved = kriging(LAW, THETA, rows)
+    solved = Kriging(LAW, THETA, rows)
     np.testing.assert_allclose(solved.beta, beta, rtol=1e-6)
     assert solved.sill == pytest.approx(sill, rel=1e-6)
     k = (1 - nugget(THETA)) * correlation(rows.points.numpy(), new.points.numpy(), THETA, 1.5)
@@ -53,7 +53,7 @@ def test_predictions_are_those_of_universal_kriging(trend):
 
 def test_chunks_do_not_change_predictions(monkeypatch):
     rows, new = make_rows(), make_rows(50, seed=1)
-    solved = kriging(LAW, THETA, rows)
+    solved = Kriging(LAW, THETA, rows)
     whole = solved.field(new.points, new.trend)
     monkeypatch.setattr("geogp.models.exact.kriging.AT_ONCE", 3 * len(rows))
     for found, expected in zip(solved.field(new.points, new.trend), whole, strict=True):
@@ -63,10 +63,10 @@ def test_chunks_do_not_change_predictions(monkeypatch):
 @pytest.mark.parametrize("trend", [1, 2])
 def test_a_row_left_out_is_predicted_as_by_a_fit_without_it(trend):
     rows = make_rows(25, trend=trend)
-    mean, variance = kriging(LAW, THETA, rows).left_out()
-    scale = kriging(LAW, THETA, rows).variance
+    mean, variance = Kriging(LAW, THETA, rows).left_out()
+    scale = Kriging(LAW, THETA, rows).variance
     for k in (0, 7, 24):
-        others = kriging(LAW, THETA, rows.at(np.delete(np.arange(25), k)))
+        others = Kriging(LAW, THETA, rows.at(np.delete(np.arange(25), k)))
         own_mean, field = others.field(rows.points[[k]], rows.trend[[k]])
         assert float(mean[k]) == pytest.approx(float(own_mean[0]), rel=1e-6)
         expected = (float(field[0]) + others.noise) / others.variance
@@ -78,11 +78,11 @@ def test_a_session_left_out_is_predicted_as_by_a_fit_without_it(time):
     rows = make_rows(30, time=time, sessions=5)
     law = rows.law(1.5, nested=True)
     theta = np.array([*THETA, *[0.5, 0.1, -0.4] * time, 0.4, -0.3, 0.9])
-    solved = kriging(law, theta, rows)
+    solved = Kriging(law, theta, rows)
     mean, variance = solved.left_out()
     for own in (0, 3):
         numbers = np.flatnonzero(rows.session == own)
-        others = kriging(law, theta, rows.at(np.flatnonzero(rows.session != own)))
+        others = Kriging(law, theta, rows.at(np.flatnonzero(rows.session != own)))
         own_mean, field = others.field(rows.points[numbers], rows.trend[numbers])
         np.testing.assert_allclose(mean[numbers], own_mean, rtol=1e-6)
         expected = (field + others.noise) / others.variance
@@ -92,10 +92,10 @@ def test_a_session_left_out_is_predicted_as_by_a_fit_without_it(time):
 def test_a_row_of_many_tests_has_less_noise():
     rows = make_rows(25, tested=True)
     law, theta = rows.law(1.5, nested=True), np.array([*THETA, -0.6])
-    mean, variance = kriging(law, theta, rows).left_out()
-    scale = kriging(law, theta, rows).variance
+    mean, variance = Kriging(law, theta, rows).left_out()
+    scale = Kriging(law, theta, rows).variance
     for k in (0, 7, 24):
-        others = kriging(law, theta, rows.at(np.delete(np.arange(25), k)))
+        others = Kriging(law, theta, rows.at(np.delete(np.arange(25), k)))
         own_mean, field = others.field(rows.points[[k]], rows.trend[[k]])
         assert float(mean[k]) == pytest.approx(float(own_mean[0]), rel=1e-6)
         noise = others.noise + others.noise_of_test / float(rows.tests[k])
@@ -108,7 +108,7 @@ def test_sessions_of_one_row_each_share_nothing():
     rows = make_rows(20)
     alone = replace(rows, session=torch.arange(20))
     assert alone.law(1.5, nested=True) == rows.law(1.5, nested=True)
-    values = [kriging(LAW, THETA, each).log_evidence for each in (rows, alone)]
+    values = [Kriging(LAW, THETA, each).log_evidence for each in (rows, alone)]
     assert values[0] == pytest.approx(values[1], rel=1e-12)
 
 
@@ -140,7 +140,7 @@ def test_the_evidence_is_an_integral_over_trend_and_variance():
 
     rows, other = make_rows(12), THETA + np.array([0.5, -0.2, 0.1, 0.4, -0.3, 0.2])
     expected = integral(rows, THETA) - integral(rows, other)
-    found = kriging(LAW, THETA, rows).log_evidence - kriging(LAW, other, rows).log_evidence
+    found = Kriging(LAW, THETA, rows).log_evidence - Kriging(LAW, other, rows).log_evidence
     assert found == pytest.approx(expected, abs=1e-4)
 
 
@@ -165,14 +165,14 @@ def solved(request):
         rows = replace(rows, trend=torch.cat([rows.trend, 2 * rows.trend[:, 1:2]], 1))
     more = [0.5, 0.1, -0.4] * time + [0.4, -0.3, 0.9] * (sessions > 0)
     more += [-0.6] * tested + [0.3] * known
-    return kriging(rows.law(1.5, nested=True), np.array([*THETA, *more]), rows)
+    return Kriging(rows.law(1.5, nested=True), np.array([*THETA, *more]), rows)
 
 
 def test_the_evidence_has_its_gradient(solved):
     gradient, _ = solved.slopes()
     for k, step in enumerate(1e-3 * np.eye(len(solved.theta))):
         above, below = (
-            kriging(solved.covariance, theta, solved.rows).log_evidence
+            Kriging(solved.covariance, theta, solved.rows).log_evidence
             for theta in (solved.theta + step, solved.theta - step)
         )
         assert (above - below) / 2e-3 == pytest.approx(gradient[k], rel=1e-3, abs=1e-3)
@@ -209,7 +209,7 @@ def test_the_information_is_that_of_many_draws():
     rows, random = make_rows(60), np.random.default_rng(5)
     root = np.linalg.cholesky(dense(rows)[0])
     draws = [
-        kriging(LAW, THETA, replace(rows, y=torch.as_tensor(root @ z))).slopes()
+        Kriging(LAW, THETA, replace(rows, y=torch.as_tensor(root @ z))).slopes()
         for z in random.standard_normal((600, 60))
     ]
     gradients, information = (np.array(each) for each in zip(*draws, strict=True))
@@ -226,7 +226,7 @@ def test_known_errors_have_the_density_and_predictions_of_dense_matrices():
     rows, new = make_rows(30, trend=2, known=True), make_rows(5, seed=1, trend=2)
     law = Covariance(1.5, 10.0, has_sill=True)
     theta = np.array([*THETA[:4], 0.4])
-    solved, s2 = kriging(law, theta, rows), np.exp(0.4)
+    solved, s2 = Kriging(law, theta, rows), np.exp(0.4)
     places, X, y = rows.points.numpy(), rows.trend.numpy(), rows.y.numpy()
     share = 1 - nugget(theta)
     V = s2 * (share * correlation(places, places, theta[:4], 1.5) + (1 - share) * np.eye(30))
@@ -244,7 +244,7 @@ def test_known_errors_have_the_density_and_predictions_of_dense_matrices():
     expected += np.einsum("ij,ij->j", rest, np.linalg.solve(X.T @ inverse @ X, rest))
     np.testing.assert_allclose(variance, expected, rtol=1e-6)
     own_mean, own = solved.left_out()
-    others = kriging(law, theta, rows.at(np.arange(1, 30)))
+    others = Kriging(law, theta, rows.at(np.arange(1, 30)))
     mean, field = others.field(rows.points[:1], rows.trend[:1])
     assert float(own_mean[0]) == pytest.approx(float(mean[0]), rel=1e-6)
     known = float(field[0]) + others.noise + float(rows.error_variance[0])
@@ -254,7 +254,7 @@ def test_known_errors_have_the_density_and_predictions_of_dense_matrices():
 def test_chunks_do_not_change_the_evidence_and_its_slopes(monkeypatch, solved):
     whole = solved.slopes()
     monkeypatch.setattr("geogp.models.exact.kriging.CHUNK", 3 * len(solved.rows))
-    chunked = kriging(solved.covariance, solved.theta, solved.rows)
+    chunked = Kriging(solved.covariance, solved.theta, solved.rows)
     assert chunked.log_evidence == pytest.approx(solved.log_evidence, rel=1e-12)
     for found, expected in zip(chunked.slopes(), whole, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
@@ -269,7 +269,7 @@ def test_the_variance_covers_errors_of_few_rows():
         R = dense(rows)[0]
         y = 5 + 2 * np.linalg.cholesky(R) @ random.standard_normal(13)
         known = ExactRows(rows.points[:12], rows.trend[:12], torch.as_tensor(y[:12]))
-        solved = kriging(LAW, THETA, known)
+        solved = Kriging(LAW, THETA, known)
         mean, field = solved.field(rows.points[12:], rows.trend[12:])
         sd = np.sqrt(float(field[0]) + solved.noise)
         half = stats.t(solved.freedom).ppf(0.975) * np.sqrt((solved.freedom - 2) / solved.freedom)
@@ -280,4 +280,4 @@ def test_the_variance_covers_errors_of_few_rows():
 def test_a_covariance_that_does_not_factorise_is_refused():
     rows = make_rows(10)
     with pytest.raises(NumericalError, match="covariances of the rows do not factorise"):
-        kriging(LAW, THETA, replace(rows, points=rows.points * np.nan))
+        Kriging(LAW, THETA, replace(rows, points=rows.points * np.nan))

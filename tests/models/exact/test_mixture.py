@@ -8,7 +8,7 @@ import torch
 from exact_worlds import make_rows
 
 from geogp.models.exact.covariance import Covariance
-from geogp.models.exact.kriging import kriging
+from geogp.models.exact.kriging import Kriging
 from geogp.models.exact.mixture import NEAR_SHARE, KrigingMixture
 from geogp.models.exact.search import WeightedKriging
 
@@ -19,7 +19,7 @@ WEIGHTS = (0.3, 0.7)
 def mixture():
     rows, law = make_rows(30), Covariance(1.5, 10.0)
     parameters = (np.array([0.3, 0.0, 0.0, -3.0]), np.array([2.0, 0.0, 0.0, 1.0]))
-    laws = [kriging(law, theta, rows) for theta in parameters]
+    laws = [Kriging(law, theta, rows) for theta in parameters]
     return KrigingMixture(
         rows, [WeightedKriging(*pair) for pair in zip(WEIGHTS, laws, strict=True)]
     )
@@ -80,7 +80,7 @@ def test_near_rows_are_the_nearest_others(mixture, monkeypatch, share, counts):
 def test_near_rows_of_a_session_are_of_other_sessions(sessions):
     rows = make_rows(40, sessions=sessions)
     law = rows.law(1.5, nested=False)
-    mixture = KrigingMixture(rows, [WeightedKriging(1.0, kriging(law, law.centre, rows))])
+    mixture = KrigingMixture(rows, [WeightedKriging(1.0, Kriging(law, law.centre, rows))])
     mean, variance = mixture.left_out
     squares = (rows.y.numpy() - mean) ** 2 / variance
     apart = torch.cdist(rows.points, rows.points).numpy()
@@ -95,7 +95,7 @@ def test_near_rows_of_a_session_are_of_other_sessions(sessions):
 def test_a_row_that_is_the_only_one_of_other_sessions_is_repeated():
     rows = replace(make_rows(32), session=torch.tensor([1] + [0] * 31))
     law = rows.law(1.5, nested=False)
-    mixture = KrigingMixture(rows, [WeightedKriging(1.0, kriging(law, law.centre, rows))])
+    mixture = KrigingMixture(rows, [WeightedKriging(1.0, Kriging(law, law.centre, rows))])
     mean, variance = mixture.left_out
     square = float((rows.y[0] - mean[0]) ** 2 / variance[0])
     distance, found = mixture.near(None)
@@ -107,6 +107,6 @@ def test_rows_with_large_known_errors_are_foretold():
     rows = make_rows(40, known=True)
     rows = replace(rows, error_variance=1e4 * rows.error_variance)
     law = rows.law(1.5, nested=False)
-    mixture = KrigingMixture(rows, [WeightedKriging(1.0, kriging(law, law.centre, rows))])
+    mixture = KrigingMixture(rows, [WeightedKriging(1.0, Kriging(law, law.centre, rows))])
     assert np.median(mixture.left_out[1]) > 1_000
     assert mixture.foretold.all()

@@ -8,7 +8,7 @@ from scipy import optimize
 from geogp.errors import NumericalError
 from geogp.models.exact import search
 from geogp.models.exact.covariance import Covariance, Lags, nugget
-from geogp.models.exact.kriging import ExactRows, kriging
+from geogp.models.exact.kriging import ExactRows, Kriging
 
 
 def drawn(theta, n=400, *, smoothness=1.5, seed=0, size=10.0):
@@ -88,7 +88,7 @@ def test_rows_without_any_evidence_are_refused(monkeypatch):
     def failing(*_):
         raise NumericalError("the covariances of the rows do not factorise.")
 
-    monkeypatch.setattr(search, "kriging", failing)
+    monkeypatch.setattr(search, "Kriging", failing)
     with pytest.raises(NumericalError, match="no covariance of the rows factorises"):
         search.posterior(drawn(np.array([0.3, 0.5, 0.0, -1.5]), 50), 0)
 
@@ -97,9 +97,9 @@ def test_a_form_that_does_not_factorise_is_left_out(monkeypatch):
     def failing(law, theta, rows):
         if law.nested:
             raise NumericalError("the covariances of the rows do not factorise.")
-        return kriging(law, theta, rows)
+        return Kriging(law, theta, rows)
 
-    monkeypatch.setattr(search, "kriging", failing)
+    monkeypatch.setattr(search, "Kriging", failing)
     points = search.posterior(drawn(np.array([0.3, 0.5, 0.0, -1.5]), 50), 0)
     assert not any(point.kriging.covariance.nested for point in points)
 
@@ -111,7 +111,7 @@ def test_the_search_ends_where_another_optimiser_ends(theta):
     law = rows.law(1.5, nested=False)
 
     def loss(theta):
-        solved = kriging(law, theta, rows)
+        solved = Kriging(law, theta, rows)
         return -solved.log_evidence, -solved.slopes()[0]
 
     reached = optimize.minimize(loss, theta, jac=True, method="L-BFGS-B", bounds=law.bounds)
@@ -123,7 +123,7 @@ def test_nested_ranges_are_as_likely_as_the_true_ones():
     theta = np.array([2.0, 0.0, 0.0, -4.0, 0.0, -2.3])
     rows = drawn(theta, 600, smoothness=1.5)
     own = [p.kriging for p in search.posterior(rows, 0) if p.kriging.covariance.nested]
-    truth = kriging(own[0].covariance, theta, rows).log_evidence
+    truth = Kriging(own[0].covariance, theta, rows).log_evidence
     assert max(each.log_evidence for each in own) > truth - 3
     assert -3.5 < np.mean([each.theta[5] for each in own]) < -1
 

@@ -7,7 +7,7 @@ import torch
 
 import geogp
 from geogp.estimators.point_scale import PointScale
-from geogp.models.exact.kriging import ExactRows, kriging
+from geogp.models.exact.kriging import ExactRows, Kriging
 from geogp.models.exact.passes import MOST_ROWS as MOST_EXACT
 from geogp.models.exact.stations import MOST_ROWS, StationKriging, are_stations, station_words
 from geogp.models.process.data import Data
@@ -42,7 +42,7 @@ def test_answers_are_those_of_the_covariances_of_all_rows(smoothness, nested, er
     rows = station_rows(errors=errors)
     law = rows.law(smoothness, nested=nested)
     theta = law.centre + 0.3 * np.random.default_rng(2).standard_normal(len(law.centre))
-    dense, filtered = kriging(law, theta, rows), StationKriging(law, theta, rows)
+    dense, filtered = Kriging(law, theta, rows), StationKriging(law, theta, rows)
     for name in ("sill", "log_evidence", "variance", "noise"):
         assert getattr(filtered, name) == pytest.approx(getattr(dense, name), rel=1e-7)
     for name in ("beta", "inner"):

@@ -1,0 +1,223 @@
+"""The fit of an estimator: checks, targets, scales and validation rows."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from geogp.arguments import checked_arguments
+from geogp.distributions.amounts import AmountPrediction, NormalScores
+from geogp.distributions.prediction import Prediction
+from geogp.distributions.shares import PERCENTAGE, SharePrediction
+from geogp.errors import RequestError
+from geogp.estimators.fit_plot import some_rows
+from geogp.estimators.fit_rows import (
+    AUTO,
+    MOST_CHECKED,
+    check_metres,
+    check_width,
+    chosen_law,
+    data_of,
+    scored_target,
+    target_of,
+    validation_rows,
+    warn_caller,
+    warn_of_absent_counts,
+    warn_of_amounts,
+    with_binomial_errors,
+)
+from geogp.estimators.labelled_cells import table_of, target_of_cells
+from geogp.estimators.parameters import SpatialParameters
+from geogp.estimators.point_columns import Points, covariate_names
+from geogp.estimators.point_scale import PointScale
+from geogp.models.catalogue.fit_plan import Tell
+from geogp.models.fitting.fit_progress import FitProgress
+from geogp.models.fitting.loop import FitState
+from geogp.models.process.model import Model
+
+Floats = NDArray[np.float64]
+
+
+class SpatialFit(SpatialParameters):
+    """A Gaussian process that is fitted to points; attributes set by `fit` end with an underscore.
+
+    Attributes
+    ----------
+    network_
+        The fitted model.
+    scale_
+        The map from points to inputs of the model.
+    history_
+        Losses, validation scores and the best epoch of the fit.
+    normal_scores_
+        With ``law``, the map between amounts and the normal scores that the model predicts.
+    validation_
+        Mask of the validation rows, bool (n,); none if the model learns from all rows.
+    n_features_in_, feature_names_in_
+        Number of columns of the training table or array, and for a table the names of the columns.
+    """
+
+    network_: Model
+    scale_: PointScale
+    history_: FitState
+    normal_scores_: NormalScores | None
+    validation_: NDArray[np.bool_]
+
+    @checked_arguments
+    def fit(self, X: Any, y: ArrayLike) -> Self:
+        """Fit the model to measurements.
+
+        Parameters
+        ----------
+        X
+            A table (pandas or geopandas) with the columns that the estimator names, or an array
+            with the columns x, y and then time, tests, devices. A table may have other columns too.
+            Or a Dataset or DataArray of xarray: its cells are the rows, in the order of its
+            dimensions, and the columns are coordinates and variables.
+        y
+            Measurements, (n,), in any unit. If X is of xarray, a DataArray of its cells, or (n,).
+
+        Returns
+        -------
+        The estimator.
+
+        Raises
+        ------
+        RequestError
+            A parameter is out of range, a column is missing, or there is not enough memory.
+        DataError
+            A value is missing or infinite, X and y differ in length, or rows or places are too few.
+        NumericalError
+            The fit diverges.
+
+        Warns
+        -----
+        UserWarning
+            A named column of tests or devices is missing; an input has the same value in all rows;
+            a measurement is very far from the others; many measurements equal the smallest, or
+            intervals of positive ones begin below 0, without a law of amounts; the model has more
+            weights than rows; or there are so few rows that cross-validation sets the width of the
+            intervals.
+        """
+        self.check()
+        if self.verbose:
+            with FitProgress(type(self).__name__) as shown:
+                self.fit_watched(X, y, progress=shown.epoch, stage=shown.stage)
+        else:
+            self.fit_watched(X, y)
+        if "law" in self.defaults() and self.law != PERCENTAGE and self.normal_scores_ is None:
+            self._check_law(X, target_of(target_of_cells(X, y), len(self.validation_)))
+        return self
+
+    def fit_watched(
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        scale: PointScale | None = None,
+        groups: NDArray[np.int64] | None = None,
+        warn: Tell = warn_caller,
+        **watch: Any,
+    ) -> Self:
+        """Fit the model like `fit`, with a given scale and with arguments of `FitPlan.fit`.
+
+        `groups`, (n,), are as in `Data`; `warn` receives each warning.
+        """
+        self.check()
+        X, y = table_of(X, self.columns()), target_of_cells(X, y)
+        points = self.columns().read(X)
+        if isinstance(X, pd.DataFrame):
+            warn_of_absent_counts(self.columns(), points, warn)
+        for name, values, what in (
+            (self.error_variance, points.error_variance, "known error variances"),
+            (self.group, points.group, "groups"),
+        ):
+            if name is not None and values is None:
+                raise RequestError(
+                    f"expected a table with the column {name!r} of {what}, found none."
+                )
+        target = target_of(y, len(points), warn)
+        law = self.law
+        if law == AUTO:
+            ask = partial(self._log_density, X, target)
+            law = chosen_law(target, ask, limits=points.group is None)
+        scores, modelled, side = scored_target(law, target, points, warn)
+        if scale is None:
+            scale = PointScale.of_points(
+                points,
+                self.crs,
+                counts=self.counts,
+                names=(self.x, self.y, self.time or "time"),
+                covariates=covariate_names(self.covariates),
+            )
+            if points.time is not None and scale.times is None:
+                warn("all rows have the same time: the model depends only on the place.")
+        check_metres(points, self.crs)
+        held_out, cells = validation_rows(self.validation, points, self.crs, self.random_state)
+        data = data_of(scale, points, modelled, cells if groups is None else groups, side)
+        plan = self.plan(scale, int((~held_out).sum()))
+        data = with_binomial_errors(data, plan) if law == PERCENTAGE else data
+        network, history = plan.fit(data.at(~held_out), data.at(held_out), warn=warn, **watch)
+        self.network_, self.scale_, self.history_ = network, scale, history
+        self.normal_scores_ = scores
+        self.take_features(X, getattr(X, "columns", ()), np.shape(X)[1])
+        self.validation_ = held_out & network.validates
+        self._shown = some_rows(points, target)
+        self._train = None if network.holds_rows else (points.at(~held_out), target[~held_out])
+        return self
+
+    def _read(self, X: Any) -> Points:
+        X = table_of(X, self.columns())
+        points = replace(self.columns(), group=None).read(X)  # points are of new groups
+        check_metres(points, self.crs, self.scale_)
+        check_width(X, self.n_features_in_, named=hasattr(self, "feature_names_in_"))
+        return points
+
+    def _log_density(
+        self, X: Any, y: Floats, law: str | None, known: NDArray[np.bool_], rows: NDArray[np.bool_]
+    ) -> Floats:
+        """Return log densities of some rows, predicted by an exact process from known rows."""
+        names = ("tests", "devices", "provider", "group", "epochs", "rank", "batch")
+        plain = dict.fromkeys(names) | {"law": law, "validation": "random", "verbose": False}
+        model: Any = type(self)(**self.get_params() | plain)
+        table = X if isinstance(X, pd.DataFrame) else X[:, : 2 + (self.time is not None)]
+        model.fit_watched(table[known], y[known], warn=lambda _: None)
+        return -np.asarray(model.predict_distribution(table[rows]).log_score(y[rows]))
+
+    def _check_law(self, X: Any, y: Floats) -> None:
+        """Warn if the predictive distributions of training rows are plainly wrong for amounts."""
+        points, step = self._read(X), -(-len(y) // MOST_CHECKED)
+        some = np.arange(len(y)) % step == 0
+        tests = 1.0 if points.tests is None else points.tests[some]
+        devices = None if points.devices is None else points.devices[some]
+        law = self.network_.predict(self.scale_.inputs(points.at(some)), tests, devices)
+        warn_of_amounts(y, law.interval(0.95)[0], warn_caller)
+
+    def predicted(
+        self,
+        inputs: Floats,
+        tests: Floats | float = 1.0,
+        devices: Floats | float | None = None,
+        *,
+        level: bool = False,
+    ) -> Prediction:
+        """Return predictions at model inputs, (n, d), in the unit of y; see `Model.predict`."""
+        network, scores = self.network_, self.normal_scores_
+        if self.law == PERCENTAGE:
+            law = network.predict(inputs, level=True)
+            if level:
+                return SharePrediction.of(law)
+            # The noise of an exact process is besides the known errors of the counts.
+            exact = network.path == "exact"
+            return SharePrediction.of(
+                law, tests, network.predict(inputs).noise_variance if exact else 0.0
+            )
+        law = network.predict(inputs, tests, devices, level=level)
+        return law if scores is None else AmountPrediction.of(law, scores)
+
+    def _fitted(self) -> Model:
+        self.check_fitted()
+        return self.network_
