@@ -20,7 +20,7 @@ from geogp.errors import DataError, NumericalError
 
 Floats = NDArray[np.float64]
 
-PERCENTAGE = "percentage"
+BINOMIAL = "binomial"
 """The law of percentages of tests that succeeded."""
 
 WHOLE = 100.0

@@ -27,10 +27,10 @@ class FieldGP(SpatialGP):
     because the range of g is uncertain.
 
     At most 3,000 rows without columns of tests (unless errors are known), devices or providers are
-    fitted by an exact Gaussian process instead: universal kriging with a constant trend and the covariates, a Matérn
-    correlation (with one range or two) that may differ between directions, and a nugget. Its form
-    is averaged over its posterior, and up to 1,500 rows so are its parameters. `epochs`, `rank` or
-    `batch` ask for the model of three parts. So are up to 50,000 rows at up to 60 places with many
+    fitted by an exact Gaussian process instead: universal kriging with a constant trend and the
+    covariates, a Matérn correlation (with one range or two) that may differ between directions, and
+    a nugget. Its form is averaged over its posterior, and up to 1,500 rows so are its parameters.
+    `epochs`, `rank` or `batch` ask for the model of three parts. So are up to 50,000 rows at up to 60 places with many
     times, such as stations, and any number of rows with `group`. The covariance of stations is
     learned from 2,000 of their rows, eight runs of successive times; predictions know all rows.
 
@@ -82,8 +82,8 @@ class FieldGP(SpatialGP):
         groups, and ignore the column.
     law
         ``positive`` for amounts of 0 or more, such as rain; ``proportion`` for shares from 0 to 1,
-        such as lost packets; ``percentage`` for the percentage of `tests` that succeeded, from 0 to
-        100; by default, measurements have no bounds. With ``percentage``, the model is linear in
+        such as lost packets; ``binomial`` for the percentage of `tests` that succeeded, from 0 to
+        100; by default, measurements have no bounds. With ``binomial``, the model is linear in
         the percentage, an exact process knows the variance p (100 - p) / tests of its error, where
         p is that of all tests, and `predict_distribution` returns a `SharePrediction`; `group` and
         `devices` are not possible. ``auto`` compares the other laws whose range has all

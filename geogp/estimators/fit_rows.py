@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geogp.arguments import check_size
 from geogp.distributions.amounts import LAWS, NormalScores
-from geogp.distributions.shares import PERCENTAGE, error_variance
+from geogp.distributions.shares import BINOMIAL, error_variance
 from geogp.errors import DataError, RequestError
 from geogp.estimators.point_columns import PointColumns, Points, is_geographic
 from geogp.estimators.point_scale import PointScale
@@ -164,7 +164,7 @@ def scored_target(
 
     Without a law, the targets are `y`, and `warn` is told about values that no usual law has.
     """
-    if law in {None, PERCENTAGE}:
+    if law in {None, BINOMIAL}:
         warn_of_outliers(y, warn)
         return None, y, None
     scores = NormalScores.of(str(law), y)

@@ -13,7 +13,7 @@ from geogp.arguments import check_kind
 from geogp.choices import MAX_SEED, one_of, whole_number
 from geogp.distributions.amounts import LAWS
 from geogp.distributions.html_tables import html_table
-from geogp.distributions.shares import PERCENTAGE
+from geogp.distributions.shares import BINOMIAL
 from geogp.errors import RequestError
 from geogp.estimators.fit_rows import AUTO
 from geogp.estimators.point_columns import PointColumns
@@ -217,10 +217,10 @@ class SpatialParameters(EstimatorParameters):
         if self.group is not None and self.error_variance is not None:
             raise RequestError("group and error_variance cannot be given together.")
         if self.law is not None:
-            one_of("law", self.law, (*LAWS, PERCENTAGE, AUTO))
+            one_of("law", self.law, (*LAWS, BINOMIAL, AUTO))
             if self.error_variance is not None:
                 raise RequestError("law and error_variance cannot be given together.")
-            if self.law == PERCENTAGE and (self.group is not None or self.devices is not None):
+            if self.law == BINOMIAL and (self.group is not None or self.devices is not None):
                 raise RequestError(f"law={self.law!r} takes tests=, and no group= or devices=.")
         find_preset(self.preset, self.model)
 
@@ -249,7 +249,7 @@ class SpatialParameters(EstimatorParameters):
             providers=len(scale.providers),
         )
         device = pick_device(self.device)
-        knows_tests = self.group, self.error_variance, self.law == PERCENTAGE or None
+        knows_tests = self.group, self.error_variance, self.law == BINOMIAL or None
         tests = None if any(part is not None for part in knows_tests) else self.tests
         chosen = self.epochs, self.rank, self.batch, self.provider, tests, self.devices
         exact = self.model == "field" and chosen == (None,) * len(chosen)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from geogp.arguments import checked_arguments
 from geogp.distributions.amounts import AmountPrediction, NormalScores
 from geogp.distributions.prediction import Prediction
-from geogp.distributions.shares import PERCENTAGE, SharePrediction
+from geogp.distributions.shares import BINOMIAL, SharePrediction
 from geogp.errors import RequestError
 from geogp.estimators.fit_plot import some_rows
 from geogp.estimators.fit_rows import (
@@ -108,7 +108,7 @@ class SpatialFit(SpatialParameters):
                 self.fit_watched(X, y, progress=shown.epoch, stage=shown.stage)
         else:
             self.fit_watched(X, y)
-        if "law" in self.defaults() and self.law != PERCENTAGE and self.normal_scores_ is None:
+        if "law" in self.defaults() and self.law != BINOMIAL and self.normal_scores_ is None:
             self._check_law(X, target_of(target_of_cells(X, y), len(self.validation_)))
         return self
 
@@ -159,7 +159,7 @@ class SpatialFit(SpatialParameters):
         held_out, cells = validation_rows(self.validation, points, self.crs, self.random_state)
         data = data_of(scale, points, modelled, cells if groups is None else groups, side)
         plan = self.plan(scale, int((~held_out).sum()))
-        data = with_binomial_errors(data, plan) if law == PERCENTAGE else data
+        data = with_binomial_errors(data, plan) if law == BINOMIAL else data
         network, history = plan.fit(data.at(~held_out), data.at(held_out), warn=warn, **watch)
         self.network_, self.scale_, self.history_ = network, scale, history
         self.normal_scores_ = scores
@@ -206,7 +206,7 @@ class SpatialFit(SpatialParameters):
     ) -> Prediction:
         """Return predictions at model inputs, (n, d), in the unit of y; see `Model.predict`."""
         network, scores = self.network_, self.normal_scores_
-        if self.law == PERCENTAGE:
+        if self.law == BINOMIAL:
             law = network.predict(inputs, level=True)
             if level:
                 return SharePrediction.of(law)

@@ -8,7 +8,7 @@ import numpy as np
 from geogp.arguments import checked_arguments
 from geogp.choices import one_of
 from geogp.distributions.amounts import NormalScores
-from geogp.distributions.shares import PERCENTAGE
+from geogp.distributions.shares import BINOMIAL
 from geogp.errors import DataError
 from geogp.estimators.class_gp import ClassGP
 from geogp.estimators.estimator_classes import (
@@ -146,7 +146,7 @@ def _scale(estimator: SpatialGP, inputs: StoredInputs) -> PointScale:
 
 def _normal_scores(estimator: SpatialGP, stored: StoredNormalScores | None) -> NormalScores | None:
     """Return the stored map of normal scores; raise DataError if it is not that of the law."""
-    expected = PERCENTAGE, AUTO, None if stored is None else stored.law
+    expected = BINOMIAL, AUTO, None if stored is None else stored.law
     if estimator.law not in expected:
         raise DataError(f"expected normal scores for law={estimator.law!r}, found {stored}")
     if stored is None:

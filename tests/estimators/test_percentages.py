@@ -1,4 +1,4 @@
-"""FieldGP(law="percentage"): shares of tests that succeeded, against a simulated truth."""
+"""FieldGP(law="binomial"): shares of tests that succeeded, against a simulated truth."""
 
 import numpy as np
 import pandas as pd
@@ -24,7 +24,7 @@ def world(seed, n):
 
 
 def model(**parameters):
-    given = {"x": "x", "y": "y", "crs": None, "tests": "tests", "law": "percentage"}
+    given = {"x": "x", "y": "y", "crs": None, "tests": "tests", "law": "binomial"}
     return geogp.FieldGP(**given | parameters)
 
 
@@ -150,7 +150,7 @@ def test_intervals_hold_in_simulated_logs():
     for seed in range(3):
         rows = clustered_log(seed)
         held, known = rows[: len(rows) // 5], rows[len(rows) // 5 :]
-        estimator = geogp.FieldGP(law="percentage", tests="tests").fit(known, known["share"])
+        estimator = geogp.FieldGP(law="binomial", tests="tests").fit(known, known["share"])
         level = estimator.predict_distribution(held, level=True)
         law, y = estimator.predict_distribution(held), held["share"]
         within = [

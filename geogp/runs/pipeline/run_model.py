@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from geogp.distributions.shares import PERCENTAGE
+from geogp.distributions.shares import BINOMIAL
 from geogp.errors import RequestError
 from geogp.estimators.point_scale import PointScale, covariate_scales
 from geogp.estimators.spatial_gp import SpatialGP
@@ -107,7 +107,7 @@ class RunModel:
         if self.has_errors:
             columns |= {"error_variance": "error_variance", "devices": None}
         if shares:
-            columns |= {"law": PERCENTAGE, "devices": None}
+            columns |= {"law": BINOMIAL, "devices": None}
         if self.by_drive or self.has_errors or (shares and settings.epochs is None):
             sizes = {}
         return make_estimator(
