@@ -245,9 +245,15 @@ class SpatialParameters(EstimatorParameters):
             providers=len(scale.providers),
         )
         device = pick_device(self.device)
-        tests = None if self.group is not None else self.tests
-        chosen = self.epochs, self.rank, self.batch, self.provider, tests, self.devices
-        exact = self.model == "field" and chosen == (None,) * len(chosen)
+        names = ["epochs", "rank", "batch", "provider", "devices"]
+        names += [] if self.group is not None else ["tests"]
+        given = [name for name in names if getattr(self, name) is not None]
+        if self.group is not None and given:
+            raise RequestError(
+                f"group needs an exact process, which has no {named(f'{one}=' for one in given)}. "
+                "Leave this out, or group."
+            )
+        exact = self.model == "field" and not given
         return FitPlan(self.model, replace(preset, weights=weights), sizes, device, exact=exact)
 
 

@@ -157,13 +157,8 @@ class FitPlan:
         spare = len(rows.y) - len(self.sizes.covariates)
         sessions = 0 if rows.session is None else len(np.unique(rows.session))
         exact = self.exact and (bool(single) or sessions > 0) and spare >= MIN_PLACES
-        if sessions > MOST_PASSES or (sessions and not exact):
-            raise RequestError(
-                f"group needs an exact process, for at most {MOST_PASSES:,} groups and "
-                f"{MIN_PLACES:,} rows more than covariates, without epochs=, rank=, batch=, "
-                f"devices= or provider=; found {len(rows.y):,} rows of "
-                f"{sessions:,} groups."
-            )
+        if sessions:
+            self._check_groups(sessions, spare)
         axes = self.sizes.d - len(self.sizes.covariates)
         if exact and (sessions or len(rows.y) <= MOST_ROWS):
             return True
@@ -176,6 +171,23 @@ class FitPlan:
                 f"fitted with epochs=, rank=, batch=, tests=, devices= or provider=."
             )
         return False
+
+    def _check_groups(self, groups: int, spare: int) -> None:
+        """Raise RequestError with the reason if no exact process can be fitted to groups of rows.
+
+        `spare` is the number of rows less that of covariates.
+        """
+        need = "group needs an exact process, "
+        if groups > MOST_PASSES:
+            raise RequestError(
+                f"{need}for at most {MOST_PASSES:,} groups, found {groups:,}: give larger groups, "
+                "or fewer rows."
+            )
+        if spare < MIN_PLACES:
+            raise RequestError(
+                f"{need}for at least {MIN_PLACES:,} rows more than covariates, found {spare:,}: "
+                "give more rows, or fewer covariates."
+            )
 
     def _fit_exact(
         self, rows: Data, warn: Tell | None, stage: Tell | None
