@@ -13,7 +13,7 @@ from geogp.arguments import check_kind
 from geogp.choices import MAX_SEED, one_of, whole_number
 from geogp.distributions.amounts import LAWS
 from geogp.distributions.html_tables import html_table
-from geogp.errors import RequestError
+from geogp.errors import RequestError, named
 from geogp.estimators.point_columns import PointColumns
 from geogp.estimators.point_scale import PointScale
 from geogp.models.catalogue.build import find_spec

@@ -68,9 +68,9 @@ class StratumReport:
     in `strata.Stratum`. `n` is the number of test rows, and `blocks` the number of blocks of 0.1
     degrees, or of drives, with such rows. Scores and errors are means over the rows; `mean_error`
     is measurement minus predictive mean, so it is above 0 if predictions are too low. `pit` counts
-    the rows by their probability integral transform, in ten equal bins. `most_missed` has longitude and
-    latitude of the centre of the block with the most rows outside their 95 % intervals, for rough
-    places; otherwise it is None.
+    the rows by their probability integral transform, in ten equal bins. `most_missed` has longitude
+    and latitude of the centre of the block with the most rows outside their 95 % intervals, for
+    rough places; otherwise it is None.
     """
 
     kind: str
