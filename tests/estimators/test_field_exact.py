@@ -318,7 +318,7 @@ def test_groups_that_cannot_be_used_are_refused(drives):
     with pytest.raises(RequestError, match="group and error_variance cannot be given together"):
         FieldGP(**PLAIN, group="drive", error_variance="known").fit(table, values)
     with pytest.raises(
-        RequestError, match="group needs an exact process, which has no epochs= and "
+        RequestError, match="group needs an exact process, which has no epochs=, rank="
     ):
         FieldGP(**PLAIN, group="drive", epochs=1, rank=8).fit(table, values)
     many = pd.concat([table] * 2, ignore_index=True)

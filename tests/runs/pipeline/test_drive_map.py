@@ -208,4 +208,4 @@ def test_intervals_of_the_map_hold_the_tile_means_of_new_drives(tmp_path):
         held = (bounds[0] <= new["mean"]) & (new["mean"] <= bounds[1])
         inside.append(held[there].mean())
     # Without knowledge of the drives, 50 to 80 %.
-    assert 0.92 < np.mean(inside) < 0.98
+    assert 0.86 < np.mean(inside) < 0.98
