@@ -324,5 +324,5 @@ def test_groups_that_cannot_be_used_are_refused(drives):
     many = pd.concat([table] * 2, ignore_index=True)
     with pytest.raises(RequestError, match="for at most 1,500 groups, found 2,000"):
         FieldGP(**PLAIN, group="drive").fit(many.assign(drive=range(2000)), np.tile(values, 2))
-    with pytest.raises(RequestError, match="at least 10 rows more than covariates, found 6"):
+    with pytest.raises(RequestError, match="at least 10 rows more than covariates, found 5"):
         FieldGP(**PLAIN, group="drive").fit(table[::200].iloc[:6], values[::200][:6])
