@@ -30,9 +30,10 @@ class FieldGP(SpatialGP):
     fitted by an exact Gaussian process instead: universal kriging with a constant trend and the
     covariates, a Matérn correlation (with one range or two) that may differ between directions, and
     a nugget. Its form is averaged over its posterior, and up to 1,500 rows so are its parameters.
-    `epochs`, `rank` or `batch` ask for the model of three parts. So are up to 50,000 rows at up to 60 places with many
-    times, such as stations, and any number of rows with `group`. The covariance of stations is
-    learned from 2,000 of their rows, eight runs of successive times; predictions know all rows.
+    `epochs`, `rank` or `batch` ask for the model of three parts. So are up to 50,000 rows at up to
+    60 places with many times, such as stations, and any number of rows with `group`. The covariance
+    of stations is learned from 2,000 of their rows, eight runs of successive times; predictions
+    know all rows.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from geogp.choices import MAX_SEED, one_of, whole_number
 from geogp.distributions.amounts import LAWS
 from geogp.distributions.html_tables import html_table
 from geogp.distributions.shares import BINOMIAL
-from geogp.errors import RequestError
+from geogp.errors import RequestError, named
 from geogp.estimators.fit_rows import AUTO
 from geogp.estimators.point_columns import PointColumns
 from geogp.estimators.point_scale import PointScale
@@ -249,10 +249,16 @@ class SpatialParameters(EstimatorParameters):
             providers=len(scale.providers),
         )
         device = pick_device(self.device)
-        knows_tests = self.group, self.error_variance, self.law == BINOMIAL or None
-        tests = None if any(part is not None for part in knows_tests) else self.tests
-        chosen = self.epochs, self.rank, self.batch, self.provider, tests, self.devices
-        exact = self.model == "field" and chosen == (None,) * len(chosen)
+        names = ["epochs", "rank", "batch", "provider", "devices"]
+        knows_tests = self.group or self.error_variance or self.law == BINOMIAL
+        names += [] if knows_tests else ["tests"]
+        given = [name for name in names if getattr(self, name) is not None]
+        if self.group is not None and given:
+            raise RequestError(
+                f"group needs an exact process, which has no {named(f'{one}=' for one in given)}. "
+                "Leave this out, or group."
+            )
+        exact = self.model == "field" and not given
         return FitPlan(self.model, replace(preset, weights=weights), sizes, device, exact=exact)
 
 

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from geogp.arrays import Floats
+from geogp.arrays import Floats, Numbers
 from geogp.evaluation.assessment import TABLE_LEVELS
 from geogp.evaluation.metrics import (
-    binomial_interval,
     difference_from_baseline,
     mean_scores,
     pit_counts,
     rows_by_group,
 )
 from geogp.evaluation.scores import Scores, no_scores
+from geogp.evaluation.simultaneous_coverage import drives_of_rows, share_interval
 
 LEVELS = (*(round(0.05 * step, 2) for step in range(1, 20)), 0.99)
 """Nominal levels of the reliability curve."""
@@ -27,7 +27,7 @@ GAIN = "gain"
 
 @dataclass(frozen=True)
 class Reliability:
-    """Observed and nominal coverage, with exact binomial 95 % bounds, as lists of equal length."""
+    """Observed and nominal coverage, with 95 % bounds (`share_interval`), as lists."""
 
     level: list[float]
     observed: list[float]
@@ -41,9 +41,9 @@ class GroupReport:
 
     `scores`, `baseline` and `difference` (model minus baseline) contain coverage_90 and the scores
     in `Scores` except n. `coverage_expected` is the coverage that correct predictions would have;
-    for counts, it is above the level. `coverage_bounds` are exact binomial 95 % bounds of the
-    coverage. `median_factor_95` is the ratio of the upper to the lower bound at the median width,
-    or None for counts and decibels. `pit` is the result of `pit_counts`.
+    for counts, it is above the level. `coverage_bounds` are the 95 % bounds of the coverage
+    (`share_interval`). `median_factor_95` is the ratio of the upper to the lower bound at the
+    median width, or None for counts and decibels. `pit` is the result of `pit_counts`.
     """
 
     n: int
@@ -88,17 +88,26 @@ def group_reports(
     a width is a factor. Raises DataError if a stratum is unknown, or
     if the baseline has another number of rows.
     """
-    quadkey = rows["quadkey"].to_numpy()
+    quadkey, drives = rows["quadkey"].to_numpy(), drives_of_rows(rows)
     return {
         name: _group_report(
-            scored[chosen], len(pd.unique(quadkey[chosen])), baseline.get(name), factors=factors
+            scored[chosen],
+            len(pd.unique(quadkey[chosen])),
+            None if drives is None else drives[chosen],
+            baseline.get(name),
+            factors=factors,
         )
         for name, chosen in rows_by_group(rows["stratum"], len(rows)).items()
     }
 
 
 def _group_report(
-    scored: pd.DataFrame, tiles: int, baseline: Scores | None, *, factors: bool
+    scored: pd.DataFrame,
+    tiles: int,
+    drives: Numbers | None,
+    baseline: Scores | None,
+    *,
+    factors: bool,
 ) -> GroupReport:
     scores = mean_scores(scored)
     other = baseline or no_scores(scores.n)
@@ -112,12 +121,12 @@ def _group_report(
         difference=dict.fromkeys(names) | difference_from_baseline(scores, other),
         coverage_expected=_shares(scored, "mass"),
         coverage_bounds={
-            name: list(binomial_interval(int(scored[name].sum()), scores.n)) if scores.n else None
+            name: list(share_interval(scored[name].to_numpy(), drives)) if scores.n else None
             for name in names
         },
         median_width_95=median,
         median_factor_95=10.0**median if factors and median is not None else None,
-        reliability=_reliability(scored["pit"].to_numpy()) if scores.n else None,
+        reliability=_reliability(scored["pit"].to_numpy(), drives) if scores.n else None,
         pit=pit_counts(scored["pit"].to_numpy()).tolist() if scores.n else None,
     )
 
@@ -131,13 +140,13 @@ def _shares(scored: pd.DataFrame, of: str) -> dict[str, float | None]:
     }
 
 
-def _reliability(pit: Floats) -> Reliability:
+def _reliability(pit: Floats, drives: Numbers | None) -> Reliability:
     away = np.abs(pit - 0.5)
-    hits = [int(np.count_nonzero(away <= level / 2)) for level in LEVELS]
-    bounds = [binomial_interval(count, len(pit)) for count in hits]
+    inside = [away <= level / 2 for level in LEVELS]
+    bounds = [share_interval(one, drives) for one in inside]
     return Reliability(
         list(LEVELS),
-        [count / len(pit) for count in hits],
+        [float(one.mean()) for one in inside],
         [bound.lower for bound in bounds],
         [bound.upper for bound in bounds],
     )

@@ -30,9 +30,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 from scipy import special
 
 from geogp.arrays import Floats, Mask, Numbers
+from geogp.evaluation.metrics import Interval, binomial_interval
 from geogp.evaluation.paired import (
     effective_blocks,
     simultaneous,
@@ -137,6 +139,47 @@ def blocks_of(longitude: Floats, latitude: Floats) -> Numbers:
     return number.reshape(-1)
 
 
+def drives_of_rows(rows: pd.DataFrame) -> Numbers | None:
+    """Return the index of each row's drive, (n,); None if the rows are of no drives."""
+    return pd.factorize(rows["drive"], sort=True)[0] if "drive" in rows else None
+
+
+def independent_parts(rows: pd.DataFrame) -> Numbers:
+    """Return the index of each row's drive, or without drives of its block, (n,).
+
+    Rows of different parts count as independent.
+    """
+    drives = drives_of_rows(rows)
+    if drives is not None:
+        return drives
+    return blocks_of(*(rows[name].to_numpy(np.float64) for name in ("longitude", "latitude")))
+
+
+def share_interval(inside: Mask, drives: Numbers | None) -> Interval:
+    """Return the 95 % interval of the share of rows with `inside` (n,).
+
+    It is the exact binomial interval. If rows are of `drives` (n,), it is that of the effective
+    number of rows, for strata in few blocks (see above), with drives as the blocks.
+    """
+    if drives is None:
+        return binomial_interval(int(np.count_nonzero(inside)), len(inside))
+    number = np.unique(drives, return_inverse=True)[1]
+    size = np.bincount(number).astype(np.float64)
+    hits = inside[:, None].astype(np.float64)
+    correlation, parts = _correlation(hits, number, size), float(effective_blocks(size))
+    if parts == 1:
+        return Interval(0.0, 1.0)
+    counts = _Counts(
+        size[:, None],
+        sums_by_block(hits, number, len(size))[:, None],
+        np.array([0.95]),
+        correlation,
+        parts,
+    )
+    lower, upper = _exact_bands(counts, _RISK)
+    return Interval(float(lower.item()), float(upper.item()))
+
+
 def most_missed(pit: Floats, longitude: Floats, latitude: Floats) -> list[float] | None:
     """Return the centre of the block with the most rows outside their 95 % intervals.
 
@@ -164,7 +207,8 @@ def class_reports(
     """Return the coverage of strata, with bands that hold for all strata at once.
 
     `pit` (n,) is P(Y <= y) for the measurement y. `groups` contains a mask (n,) of the rows of each
-    stratum, by kind and name; no stratum is empty. `blocks` (n,) contains the block of each row.
+    stratum, by kind and name; no stratum is empty. `blocks` (n,) contains the block of each row,
+    or its drive.
     """
     classes = [(kind, name, rows) for kind, of in groups.items() for name, rows in of.items()]
     counts = _counts(pit, [rows for _, _, rows in classes], blocks, np.array(levels))

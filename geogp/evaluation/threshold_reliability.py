@@ -23,9 +23,15 @@ import scipy
 from numpy.typing import NDArray
 
 from geogp.arrays import Floats, Mask, Numbers
-from geogp.evaluation.metrics import binomial_interval, rows_by_group
+from geogp.evaluation.metrics import rows_by_group
 from geogp.evaluation.paired import effective_blocks, simultaneous, student_quantile
-from geogp.evaluation.simultaneous_coverage import DRAWS, TOLERANCE, blocks_of
+from geogp.evaluation.simultaneous_coverage import (
+    DRAWS,
+    TOLERANCE,
+    drives_of_rows,
+    independent_parts,
+    share_interval,
+)
 from geogp.evaluation.strata import MIN_ROWS
 
 BINS = 10
@@ -58,7 +64,7 @@ class ProbabilityBin:
     """A bin of rows with similar stated probabilities.
 
     `stated` is the mean stated probability, and `observed` the share of rows that met the
-    threshold. `lower` and `upper` are the exact binomial 95 % interval of `observed`, for
+    threshold. `lower` and `upper` are the 95 % interval of `observed` (`share_interval`), for
     independent rows.
     """
 
@@ -175,11 +181,15 @@ def exceedance_reports(
     parts = [part for one in thresholds for part in _parts(rows, probability(one), one)]
     if not parts:
         return []
-    place = (rows[name].to_numpy(np.float64) for name in ("longitude", "latitude"))
-    differences = iter(_differences(parts, blocks_of(*place), draws))
-    quarter = rows["quarter"].to_numpy(str)
+    differences = iter(_differences(parts, independent_parts(rows), draws))
+    quarter, drives = rows["quarter"].to_numpy(str), drives_of_rows(rows)
     return [
-        _report(part, quarter[part.rows], [next(differences) for _ in range(part.bin.max() + 2)])
+        _report(
+            part,
+            quarter[part.rows],
+            None if drives is None else drives[part.rows],
+            [next(differences) for _ in range(part.bin.max() + 2)],
+        )
         for part in parts
     ]
 
@@ -224,7 +234,9 @@ def _parts(rows: pd.DataFrame, probability: Floats, threshold: Event) -> list[_P
     ]
 
 
-def _report(part: _Part, quarter: NDArray[np.str_], found: list[Difference]) -> ExceedanceReport:
+def _report(
+    part: _Part, quarter: NDArray[np.str_], drives: Numbers | None, found: list[Difference]
+) -> ExceedanceReport:
     p, met = part.p, part.met
     reliability, resolution, uncertainty = brier_parts(p, met)
     brier, reference = _brier(p, met), _brier(_quarter_share(met, quarter), met)
@@ -242,15 +254,18 @@ def _report(part: _Part, quarter: NDArray[np.str_], found: list[Difference]) -> 
         uncertainty=uncertainty,
         reference=reference,
         skill=1 - brier / reference if reference > 0 else None,
-        bins=[_bin(p[part.bin == k], met[part.bin == k], one) for k, one in enumerate(found[1:])],
+        bins=[
+            _bin(p[own], met[own], None if drives is None else drives[own], one)
+            for k, one in enumerate(found[1:])
+            for own in [part.bin == k]
+        ],
     )
 
 
-def _bin(p: Floats, met: Floats, difference: Difference) -> ProbabilityBin:
-    hits = int(met.sum())
-    bounds = binomial_interval(hits, len(p))
+def _bin(p: Floats, met: Floats, drives: Numbers | None, difference: Difference) -> ProbabilityBin:
+    bounds = share_interval(met > 0, drives)
     return ProbabilityBin(
-        len(p), float(p.mean()), hits / len(p), bounds.lower, bounds.upper, difference
+        len(p), float(p.mean()), float(met.mean()), bounds.lower, bounds.upper, difference
     )
 
 

@@ -8,20 +8,23 @@ import pandas as pd
 from msgspec import to_builtins
 from numpy.typing import NDArray
 
+from geogp.arrays import Numbers
 from geogp.evaluation.assessment import (
     counted,
     prediction_of,
     split_rows,
 )
-from geogp.evaluation.metrics import binomial_interval, pit_counts
+from geogp.evaluation.metrics import pit_counts
 from geogp.evaluation.rough_places import ROUGHNESS, roughness_strata
 from geogp.evaluation.score_groups import GroupReport, Spread, fold_spread, group_reports
 from geogp.evaluation.simultaneous_coverage import (
     Check,
     ClassReport,
-    blocks_of,
     class_reports,
+    drives_of_rows,
+    independent_parts,
     most_missed,
+    share_interval,
 )
 from geogp.evaluation.strata import Stratum, strata_of
 from geogp.evaluation.threshold_reliability import ExceedanceReport, exceedance_reports
@@ -44,8 +47,8 @@ class Coverage:
     """Coverage of one stratum at one level.
 
     `observed` is the share of rows inside the central interval of the level, by their probability
-    integral transforms (PIT). `exact` has the exact binomial 95 % bounds of this share. `band` has
-    bounds that hold for all coverages of the split together, or is None if the stratum is not
+    integral transforms (PIT). `exact` has the 95 % bounds of this share (`share_interval`). `band`
+    has bounds that hold for all coverages of the split together, or is None if the stratum is not
     judged. `off` is true if the coverage is marked (see `simultaneous_coverage.Check`).
     """
 
@@ -63,11 +66,11 @@ class StratumReport:
     `kind` is ``all``, ``stratum``, ``tests``, ``expected``, ``distance``, ``speed``, ``quarter``,
     ``county``, ``provider``, ``roughness``, or ``layer_`` and a name; `name` and `members` are as
     in `strata.Stratum`. `n` is the number of test rows, and `blocks` the number of blocks of 0.1
-    degrees with such rows. Scores and errors are means over the rows; `mean_error` is measurement
-    minus predictive mean, so it is above 0 if predictions are too low. `pit` counts the rows by
-    their probability integral transform, in ten equal bins. `most_missed` has longitude and
-    latitude of the centre of the block with the most rows outside their 95 % intervals, for rough
-    places; otherwise it is None.
+    degrees, or of drives, with such rows. Scores and errors are means over the rows; `mean_error`
+    is measurement minus predictive mean, so it is above 0 if predictions are too low. `pit` counts
+    the rows by their probability integral transform, in ten equal bins. `most_missed` has longitude
+    and latitude of the centre of the block with the most rows outside their 95 % intervals, for
+    rough places; otherwise it is None.
     """
 
     kind: str
@@ -109,8 +112,9 @@ class SplitReport(SplitFacts):
     median width in the first, or None. `strata` has reports on strata of all kinds. `spread` is
     mean and standard deviation over folds, by group and score, empty for one fold. `exceedances`
     judge the probabilities of meeting the map's thresholds, and `shares` compare stated and
-    observed shares below them by county. `repair` is the entry of run.json about the conformal
-    repair of this split, empty without a repair.
+    observed shares below them by county. `drives` is the number of drives with test rows, or None:
+    with drives, intervals and bands take drives, not rows or blocks, as independent. `repair` is
+    the entry of run.json about the conformal repair of this split, empty without a repair.
     """
 
     groups: dict[str, GroupReport]
@@ -119,6 +123,7 @@ class SplitReport(SplitFacts):
     spread: dict[str, dict[str, Spread]]
     exceedances: list[ExceedanceReport]
     shares: list[AreaShare]
+    drives: int | None
     repair: dict[str, Any]
 
     @property
@@ -159,6 +164,7 @@ def split_report(name: str, rows: pd.DataFrame, run: RunRecord) -> SplitReport:
         spread=fold_spread(rows, scored, entries),
         exceedances=exceedances,
         shares=shares,
+        drives=None if "drive" not in rows else rows["drive"].nunique(),
         repair=to_builtins(given(calibration.splits, {})).get(name, {}),
     )
 
@@ -191,19 +197,29 @@ def stratum_reports(rows: pd.DataFrame, scored: pd.DataFrame, target: str) -> li
     """
     pit = scored["pit"].to_numpy()
     place = rows[["longitude", "latitude"]].to_numpy(np.float64)
-    blocks = blocks_of(*place.T)
+    drives = drives_of_rows(rows)
     strata = strata_of(rows, scored["median"].to_numpy(), target) | roughness_strata(rows, pit)
     groups = {kind: {one.name: one.rows for one in of} for kind, of in strata.items()}
-    found = class_reports(pit, groups, blocks)
+    found = class_reports(pit, groups, independent_parts(rows))
     flat = [stratum for of in strata.values() for stratum in of]
     return [
-        _report(judged, stratum, scored[stratum.rows], place[stratum.rows])
+        _report(
+            judged,
+            stratum,
+            scored[stratum.rows],
+            place[stratum.rows],
+            None if drives is None else drives[stratum.rows],
+        )
         for judged, stratum in zip(found, flat, strict=True)
     ]
 
 
 def _report(
-    judged: ClassReport, stratum: Stratum, scored: pd.DataFrame, place: Floats
+    judged: ClassReport,
+    stratum: Stratum,
+    scored: pd.DataFrame,
+    place: Floats,
+    drives: Numbers | None,
 ) -> StratumReport:
     mean = {
         name: float(scored[name].to_numpy().mean()) for name in ("width", "crps", "nll", "error")
@@ -215,7 +231,7 @@ def _report(
         stratum.members,
         judged.n,
         judged.blocks,
-        [_coverage(check, judged.n) for check in judged.checks],
+        [_coverage(check, pit, drives) for check in judged.checks],
         mean_width_95=mean["width"],
         median_width_95=float(np.median(scored["width"])),
         crps=mean["crps"],
@@ -226,8 +242,8 @@ def _report(
     )
 
 
-def _coverage(check: Check, n: int) -> Coverage:
-    exact = list(binomial_interval(round(check.observed * n), n))
+def _coverage(check: Check, pit: Floats, drives: Numbers | None) -> Coverage:
+    exact = list(share_interval(np.abs(pit - 0.5) <= 0.5 * check.level, drives))
     judged = check.lower is not None and check.upper is not None
     band = [float(check.lower or 0.0), float(check.upper or 0.0)] if judged else None
     return Coverage(check.level, check.observed, exact, band, check.off)

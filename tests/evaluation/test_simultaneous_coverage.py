@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from geogp.evaluation.metrics import binomial_interval
 from geogp.evaluation.simultaneous_coverage import (
     CLASS_LEVELS,
     MIN_SPLIT_BLOCKS,
     blocks_of,
     class_reports,
+    share_interval,
 )
 from geogp.evaluation.strata import value_groups
 
@@ -194,3 +196,22 @@ def test_blocks_are_cells_of_a_tenth_of_a_degree():
     found = blocks_of(longitude, latitude)
     assert found[0] == found[1]
     assert len(set(found)) == 3
+
+
+def test_an_interval_of_drives_counts_drives_not_rows():
+    """Drives whose rows are all inside or all outside are as many rows as drives."""
+    random = np.random.default_rng(0)
+    held, inside = 0, np.array([True] * 36 + [False] * 4)
+    alone = share_interval(inside, None)
+    assert alone == binomial_interval(36, 40)
+    low, high = share_interval(np.repeat(inside, 25), np.repeat(np.arange(40), 25))
+    assert low == pytest.approx(alone.lower, abs=0.03)
+    assert high == pytest.approx(alone.upper, abs=0.03)
+    rows = binomial_interval(900, 1000)
+    assert high - low > 4 * (rows.upper - rows.lower)
+    assert share_interval(inside, np.zeros(40)) == (0, 1)
+    for _ in range(300):
+        error = np.repeat(random.standard_normal(30), 20) + 0.5 * random.standard_normal(600)
+        low, high = share_interval(abs(error) < 1.96 * 1.25**0.5, np.repeat(np.arange(30), 20))
+        held += low <= 0.95 <= high
+    assert held / 300 > 0.9

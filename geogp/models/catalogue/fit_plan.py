@@ -167,13 +167,8 @@ class FitPlan:
         """Return whether an exact process is fitted; raise RequestError if only it could be."""
         sessions = 0 if rows.session is None else len(np.unique(rows.session))
         exact = self.takes_exact(rows)
-        if sessions > MOST_PASSES or (sessions and not exact):
-            raise RequestError(
-                f"group needs an exact process, for at most {MOST_PASSES:,} groups and "
-                f"{MIN_PLACES:,} rows more than covariates, without epochs=, rank=, batch=, "
-                f"devices= or provider=; found {len(rows.y):,} rows of "
-                f"{sessions:,} groups."
-            )
+        if sessions:
+            self._check_groups(sessions, len(rows.y) - len(self.sizes.covariates))
         if rows.error_variance.any() and not exact:
             raise RequestError(
                 f"known error variances need an exact process, for {MIN_PLACES:,} rows more than "
@@ -181,6 +176,23 @@ class FitPlan:
                 f"fitted with epochs=, rank=, batch=, devices= or provider=."
             )
         return exact
+
+    def _check_groups(self, groups: int, spare: int) -> None:
+        """Raise RequestError with the reason if no exact process can be fitted to groups of rows.
+
+        `spare` is the number of rows less that of covariates.
+        """
+        need = "group needs an exact process, "
+        if groups > MOST_PASSES:
+            raise RequestError(
+                f"{need}for at most {MOST_PASSES:,} groups, found {groups:,}: give larger groups, "
+                "or fewer rows."
+            )
+        if spare < MIN_PLACES:
+            raise RequestError(
+                f"{need}for at least {MIN_PLACES:,} rows more than covariates, found {spare:,}: "
+                "give more rows, or fewer covariates."
+            )
 
     def _fit_exact(
         self, rows: Data, warn: Tell | None, stage: Tell | None

@@ -29,6 +29,14 @@ NEAR_ROUND = 1e-3
 
 DOUBLE = torch.float64
 
+SHARED = (0.0, 1.5)
+"""Mean and standard deviation of the prior of logit κ, with rows of single tests."""
+
+SHARED_BY_MEANS = (2.0, 3.0)
+"""The same with means of tests, which have little noise of their own: κ is near 1. A narrow prior
+would then take the noise that rows share for much too small.
+"""
+
 
 class Lags(NamedTuple):
     """Differences between pairs of points: east², north², 2 east north and |time|, each (n,).
@@ -101,17 +109,22 @@ class Covariance:
             [math.log(0.3 * self.width), 0.0, 0.0, -1.0]
             + self.nested * [-1.0, -2.0]
             + (self.duration > 0) * [math.log(0.3 * self.duration or 1.0), 0.0, -1.0]
-            + (self.session > 0) * [0.0, 0.0, math.log(0.3 * self.session or 1.0)]
+            + (self.session > 0) * [self.shared[0], 0.0, math.log(0.3 * self.session or 1.0)]
             + self.has_tests * [-1.0]
             + self.has_sill * [0.0]
         )
+
+    @property
+    def shared(self) -> tuple[float, float]:
+        """Mean and standard deviation of the prior of logit κ."""
+        return SHARED_BY_MEANS if self.has_tests else SHARED
 
     @property
     def spread(self) -> Floats:
         """Standard deviations of the normal prior of θ."""
         in_time = (self.duration > 0) * [1.5, 1.5, 1.5]
         in_space = [1.5, 0.7, 0.7, 3.0] + self.nested * [1.5, 0.7]
-        of_session = (self.session > 0) * [1.5, 1.5, 1.5]
+        of_session = (self.session > 0) * [self.shared[1], 1.5, 1.5]
         own = (self.has_tests + self.has_sill) * [1.5]
         return np.array(in_space + in_time + of_session + own)
 

@@ -207,5 +207,5 @@ def test_intervals_of_the_map_hold_the_tile_means_of_new_drives(tmp_path):
         assert there.mean() > 0.9
         held = (bounds[0] <= new["mean"]) & (new["mean"] <= bounds[1])
         inside.append(held[there].mean())
-    # Measured: 90 % here, and 93 % in larger logs. Without knowledge of the drives, 50 to 80 %.
+    # Without knowledge of the drives, 50 to 80 %.
     assert 0.86 < np.mean(inside) < 0.98
