@@ -71,15 +71,16 @@ def trial(rows: pd.DataFrame, seed: int) -> Figures:
             x="longitude", y="latitude", time="quarter", tests="tests", devices="devices",
             preset="quick", random_state=seed,
         ).fit(train.drop(columns="y"), train["y"])  # fmt: skip
-        level = model.joint(held.drop(columns="y"), seed=seed, calibrated=False)
+        level = model.joint(held.drop(columns="y"), seed=seed)
         measured = level.measured(*held[["tests", "devices"]].to_numpy(np.float64).T)
     weights = weights_of(held)
+    beside = np.square(weights.T @ (level.mean - level.process_mean))
     fewest = held.groupby(["block", "last"]).size().groupby("block").min()
     return {
         "observed": (weights.T @ held["y"].to_numpy()).tolist(),
         "predicted": level.sum_means(weights).tolist(),
-        "variance": measured.sum_variances(weights, noise=True).tolist(),
-        "level_variance": level.sum_variances(weights).tolist(),
+        "variance": (measured.sum_variances(weights, noise=True) + beside).tolist(),
+        "level_variance": (level.sum_variances(weights) + beside).tolist(),
         "tiles": fewest.tolist(),
     }
 

@@ -114,7 +114,7 @@ def place_answers(
     tiles = read_map_tiles(run[0] / TILES_FILE)
     quarters = _quarters(opened, request, timeless=model.scale_.times is None)
     providers = model.scale_.providers
-    question = replace(_question(opened, request), provider=providers[0] if providers else None)
+    question = replace(question_of(opened, request), provider=providers[0] if providers else None)
     thresholds = _thresholds(opened, request)
     place = tiles.at(longitude, latitude)
     inside = place >= 0
@@ -179,7 +179,7 @@ def _quarters(record: OpenedRecord, request: PlaceQuestion, *, timeless: bool) -
     return wanted
 
 
-def _question(record: OpenedRecord, request: PlaceQuestion) -> Question:
+def question_of(record: OpenedRecord, request: PlaceQuestion) -> Question:
     """Return the predicted quantity; raise RequestError if the model cannot predict it."""
     model, drawn = find_model(record.model), record.map
     quarter, latest = quarter_index(drawn.at), quarter_index(record.quarters[-1])
