@@ -298,14 +298,13 @@ def _described(excursion: Excursion) -> dict[str, Any]:
 
 def read_exceedance(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answer:
     """Return the answer with a name and a content."""
-    tag, short = name.removeprefix("exceedance_"), content["falls_short"]
-    one = _ONE.get(content.get("predicted", ""))
-    columns = _share_columns(short, one)
+    tag, one = name.removeprefix("exceedance_"), _ONE.get(content.get("predicted", ""))
+    columns = _share_columns(one)
     if content.get("weights"):
-        columns += _share_columns(short, one, by=Path(content["weights"]).name)
+        columns += _share_columns(one, by=Path(content["weights"]).name)
     return Answer(
         name,
-        f"What is {short}, {content['at']}",
+        f"What is {content['falls_short']}, {content['at']}",
         content,
         "share_falling_short",
         table,
@@ -325,22 +324,21 @@ def read_exceedance(name: str, content: dict[str, Any], table: pd.DataFrame) -> 
     )
 
 
-def _share_columns(short: str, one: str | None, by: str = "") -> list[Column]:
+def _share_columns(one: str | None, by: str = "") -> list[Column]:
     """Return the columns of the shares of the area, or of the weights `by`.
 
-    `one` is a value that the map predicts; it is None for answers of geogp before 0.2.
+    `one` is a value that the map predicts; it is None for answers of geogp before 0.2. The title of
+    the table says what falls short means.
     """
-    of, end, start = (f" by {by}", f" by {by}", "weighted_") if by else (" of the area", "", "")
+    share, end, start = (f"share by {by}", f" by {by}", "weighted_") if by else ("area", "", "")
     ends = [f"{start}{name}" for name in ("mean", "lower", "upper")]
-    columns = with_interval(f"share{of} whose level is {short}", f"95 % interval{end}", ends, ".1%")
+    columns = with_interval(f"{share} whose level is", f"95 % interval{end}", ends, ".1%")
     if one is None:
         return columns
     return [
         *columns,
-        Column(f"share{of} in tiles whose median is {short}", (f"{start}median_short",), "{:.1%}"),
-        Column(
-            f"mean probability{end} that {one} is {short}", (f"{start}probability_short",), "{:.1%}"
-        ),
+        Column(f"{share} of tiles whose median is", (f"{start}median_short",), "{:.1%}"),
+        Column(f"mean probability of {one}{end}", (f"{start}probability_short",), "{:.1%}"),
     ]
 
 

@@ -253,9 +253,9 @@ def shares(world, name):
     answer = f"exceedance_download_level_{NOW}_{THRESHOLD}_mbps"
     table = pd.read_csv(world.folder / f"{answer}_county.csv").set_index("area").loc[COUNTIES]
     headings = {
-        "median_short": f"share of the area in tiles whose median is below {THRESHOLD} Mbps",
-        "probability_short": f"mean probability that a tile average is below {THRESHOLD} Mbps",
-        "mean": f"share of the area whose level is below {THRESHOLD} Mbps",
+        "median_short": "area of tiles whose median is",
+        "probability_short": "mean probability of a tile average",
+        "mean": "area whose level is",
     }
     told = world.report(f"What is below {THRESHOLD} Mbps", headings[name])
     tiles = world.tiles
