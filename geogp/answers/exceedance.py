@@ -314,7 +314,7 @@ def read_exceedance(name: str, content: dict[str, Any], table: pd.DataFrame) -> 
             Column("km²", ("area_km2",), "{:,.0f}", minor=True),
             *columns,
         ),
-        before=(_BEFORE,),
+        before=(f"{_BEFORE} The map predicts {content['speaks_of']}." if one else _BEFORE,),
         after=tuple(_words(region, content) for region in content["joint_regions"].values()),
         other_names=(
             *(f"{name}_{layer}" for layer in table["layer"]),

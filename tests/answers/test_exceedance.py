@@ -248,6 +248,7 @@ class TestCommand:
         code, out, _ = geogp("exceedance", copy.path, "--threshold", 25, "--draws", 200)
         assert code == 0
         assert "What is below 25 Mbps, 2023Q4" in out
+        assert "The map predicts tile averages over 3 tests" in " ".join(out.split())
         assert "rural" in out
         assert "at least 25 Mbps" in out
         assert f"excursion_{NAMED}_25_mbps.tif" in out
