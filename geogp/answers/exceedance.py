@@ -111,7 +111,15 @@ def _question(opened: Reopened) -> Question:
     """Return what the map of the run predicts, in the quarter of the answer."""
     asked = opened.question
     own = question_of(opened.record, PlaceQuestion())
-    return replace(own, quarter=asked.quarter, latest=asked.latest, provider=asked.provider)
+    # Runs of earlier versions do not state the typical number of devices.
+    devices = asked.devices if own.devices is None and own.tests else own.devices
+    return replace(
+        own,
+        quarter=asked.quarter,
+        latest=asked.latest,
+        devices=devices,
+        provider=asked.provider,
+    )
 
 
 def with_map_shares(excursion: Excursion, law: Prediction, weights: sparse.csc_array) -> Excursion:
