@@ -1,12 +1,12 @@
-"""Coverage of `geogp change` on real tiles: blocks that the model has not seen, in two quarters.
+"""Coverage of changes of real tiles: blocks that the model has not seen, in two quarters.
 
     python -m benchmarks answers.change_blocks PR --source ookla-open-data --boundaries census \
         --quarters 2022Q4..2023Q4 --targets download,upload --seeds 3
 
 Each fit leaves out the test blocks (0.1 degrees) of the split `blocks` of one seed, in all
 quarters. In each such block, the mean over the measured tiles of the first quarter is subtracted
-from that of the last quarter. The difference is compared with the joint distribution of `geogp
-change` for the same tiles, and the noise of each row. Nothing was chosen from the results.
+from that of the last quarter. The difference is compared with the joint distribution of the
+Gaussian process for the same tiles, and the noise of each row. Nothing was chosen from the results.
 
 Writes JSON of each fit in the folder ``--out``, and a table of all fits. A fit that is there
 already is not made again.
@@ -139,8 +139,8 @@ Made by `benchmarks/answers/change_blocks.py` from mobile tiles of {about["regio
 leaves out the test blocks (0.1 degrees) of the split `blocks` in all quarters. The observed
 difference of a block is the mean of log10 over its measured tiles in the last quarter, less the
 mean over its measured tiles in the first quarter. The two quarters have different tiles. The stated
-distribution is the joint distribution of `geogp change` for these tiles, with the noise of each
-row.
+distribution is the joint distribution of the Gaussian process for these tiles, with the noise of
+each row; `geogp change` has the levels of the map, and wider intervals.
 
 - Measured tiles: the smaller of the numbers of the two quarters.
 - Coverage: share of the stated intervals that contain the observed difference ± standard error,

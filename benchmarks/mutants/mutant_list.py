@@ -501,9 +501,14 @@ MUTANTS = [
     *_of(
         "answers/change",
         "answers/test_change::test_the_change_of_an_area_has_the_closed_form",
+        "answers/test_change::test_the_interval_contains_what_networks_changed",
         "answers/test_change::test_rates_are_those_of_the_step_up_procedure",
         "answers/test_change::test_scores_are_standard_normal_for_an_area_that_did_not_change",
         quarters_added=("sparse.vstack([-mean, mean]", "sparse.vstack([mean, mean]"),
+        interval_without_the_networks=(
+            "both.T @ (level.mean - level.process_mean)",
+            "0 * both.T @ level.mean",
+        ),
         one_sided_direction=("2 * special.ndtr(-np.abs(z))", "special.ndtr(-np.abs(z))"),
         score_in_posterior_sds=("change / sd / np.sqrt(known + 1e-12)", "change / sd"),
     ),

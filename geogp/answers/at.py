@@ -12,27 +12,26 @@ from msgspec import UNSET
 from numpy.typing import NDArray
 
 from geogp.answers.answer import Answer, Column, with_rows
+from geogp.answers.map_question import question_of
 from geogp.answers.map_tiles import TILES_FILE, MapTiles, read_map_tiles
 from geogp.answers.places import read_places_of, rows_of
 from geogp.answers.requests import ALL_QUARTERS, AtRequest, PlaceQuestion
-from geogp.choices import CLASS, COUNT
 from geogp.distributions.quantity import Quantity
 from geogp.errors import RequestError
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.estimators.stored_estimators import load_with_notes
 from geogp.evaluation.conformal.conformal_cells import Cell, RepairPlaces
 from geogp.evaluation.conformal.conformal_repair import NO_REPAIR, Repair
-from geogp.evaluation.conformal.repair_methods import BY_STRATA, LOCAL, NONE
+from geogp.evaluation.conformal.repair_methods import LOCAL, NONE
 from geogp.geodata.places.distances import nearest_km, sums_within_km
 from geogp.geodata.places.stratum_column import STRATA
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index, quarter_label
-from geogp.geodata.tiles.targets import find_target
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
 from geogp.maps.csv_tables import csv_content
 from geogp.maps.target_quantities import quantity_of
 from geogp.models.names import find_model
-from geogp.records.record_names import LEVEL, QUESTIONS
+from geogp.records.record_names import LEVEL
 from geogp.records.record_reading import complete_record
 from geogp.records.run_record import OpenedRecord, RunRecord, given
 from geogp.runs.output_files import OutputFiles
@@ -116,7 +115,7 @@ def place_answers(
     tiles = read_map_tiles(run[0] / TILES_FILE)
     quarters = _quarters(opened, request, timeless=model.scale_.times is None)
     providers = model.scale_.providers
-    question = replace(_question(opened, request), provider=providers[0] if providers else None)
+    question = replace(question_of(opened, request), provider=providers[0] if providers else None)
     thresholds = _thresholds(opened, request)
     place = tiles.at(longitude, latitude)
     inside = place >= 0
@@ -179,56 +178,6 @@ def _quarters(record: OpenedRecord, request: PlaceQuestion, *, timeless: bool) -
     for quarter in wanted:
         check_quarter(quarter, known, model, timeless=timeless, option="--quarters")
     return wanted
-
-
-def _question(record: OpenedRecord, request: PlaceQuestion) -> Question:
-    """Return the predicted quantity; raise RequestError if the model cannot predict it."""
-    model, drawn = find_model(record.model), record.map
-    quarter, latest = quarter_index(drawn.at), quarter_index(record.quarters[-1])
-    if model.kind == CLASS:
-        raise RequestError(
-            f"the target of this run is a class ({record.target}), which geogp at cannot predict. "
-            "Click a place on the map page, or read tiles.parquet."
-        )
-    if model.counts:
-        if request.question or request.tests or request.devices:
-            raise RequestError(
-                "the run predicts numbers of tests; --for, --tests and --devices describe averages "
-                "of tests. Leave these options out."
-            )
-        return Question(COUNT, quarter, latest, None)
-    mean, single, _ = QUESTIONS
-    if find_target(record.target).is_share:
-        if request.question not in {None, LEVEL} or request.tests or request.devices:
-            raise RequestError(
-                "the run predicts the probability that a test succeeds; --for, --tests and "
-                "--devices describe averages of tests. Leave these options out."
-            )
-        return Question(LEVEL, quarter, latest, None, shares=True)
-    name = request.question or (mean if request.tests or request.devices else drawn.question)
-    if name != mean and (request.tests or request.devices):
-        raise RequestError(
-            f"--tests and --devices describe a tile mean; --for {name} does not use these numbers. "
-            f"Leave them out, or choose --for {mean}."
-        )
-    if name == LEVEL and not model.has_spread:
-        raise RequestError(
-            f"{model.name} does not state the uncertainty of its level. Choose --for {mean} or "
-            f"--for {single}."
-        )
-    if name == LEVEL or not (model.has_tiles or record.settings.checks.conformal == BY_STRATA):
-        return Question(name, quarter, latest, None)
-    if name == single:
-        return Question(name, quarter, latest, 1, 1 if model.has_tiles else None)
-    tests = request.tests or (drawn.tests if drawn.question == mean else None)
-    if tests is None:
-        raise RequestError(
-            f"expected --tests with --for {mean}, because the run's map is --for {drawn.question}."
-        )
-    devices = request.devices
-    if devices is None and tests == drawn.tests:
-        devices = given(drawn.devices, None)
-    return Question(name, quarter, latest, tests, devices if model.has_tiles else None)
 
 
 def _thresholds(record: OpenedRecord, request: PlaceQuestion) -> tuple[Threshold, ...]:

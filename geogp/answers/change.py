@@ -3,8 +3,11 @@
 The change of an area is a sum over the tiles of both quarters, with the weights w in the second
 quarter and -w in the first quarter. So its variance includes the covariances between the quarters.
 
-The distribution is that of the Gaussian process alone. The networks that refine single predictions
-of the map flatten changes: they predict from rows of all quarters (`benchmarks/answers/change.py`).
+The levels are those of the map and of `areas.py`, so the change of an area is the difference of its
+two levels. The networks that refine single predictions of the map predict from rows of all
+quarters, and so can flatten a change d. With d' the change by the Gaussian process alone, the
+variance of the change is that of the joint distribution plus (d - d')²
+(`benchmarks/answers/change.py`).
 """
 
 from dataclasses import dataclass, replace
@@ -69,9 +72,10 @@ FAR_SHARE = 0.5
 NOTES = (
     "The change is the change of the level; it contains no measurement noise.",
     (
-        "Changes and intervals come from the joint distribution of all tiles in both quarters, "
-        "from the Gaussian process alone. So levels can differ from levels of the map. The "
-        "intervals do not include the uncertainty of the learned basis."
+        "Changes and intervals come from the joint distribution of all tiles in both quarters. "
+        "The levels are those of the map and of geogp areas. The intervals also contain the "
+        "difference from the change by the Gaussian process alone. They do not include the "
+        "uncertainty of the learned basis."
     ),
     (
         f"Under the model, at most {100 * WRONG_SHARE:g} % of the directions are expected to be "
@@ -133,7 +137,7 @@ def level_changes(opened: Reopened, request: ChangeRequest) -> LevelChanges:
     quarters = _quarters(opened, request)
     areas = tile_areas(opened, request.by, request.crs)
     width = max(request.draws, len(areas))
-    level = opened.level(*quarters, seed=request.seed, columns=width, calibrated=False)
+    level = opened.level(*quarters, seed=request.seed, columns=width)
     opened.warn_of_smooth_level(level, "changes")
     quantity = quantity_of(opened.settings.target)
     columns = describe_changes(level, areas, quantity, request.at_least)
@@ -177,16 +181,18 @@ def describe_changes(
     """Return columns about the change of each area, (k,); `level` has all tiles at two times.
 
     ``level_from`` and ``level_to`` are means over the tiles in the two quarters, on the scale of
-    the model. ``change`` is their difference, with the ends of its 95 % interval, in log10 and in
-    per cent, or in dB. ``probability_rose`` is the probability of a change above 0, and
-    ``probability_rose_at_least`` of a change of `at_least` per cent (or dB) or more.
+    the model: ``level_mean`` of `geogp.answers.areas.describe_levels`. ``change`` is their
+    difference, with the ends of its 95 % interval, in log10 and in per cent, or in dB.
+    ``probability_rose`` is the probability of a change above 0, and ``probability_rose_at_least``
+    of a change of `at_least` per cent (or dB) or more.
     """
     scale = quantity.scale
     count = len(level) // 2
     mean = areas.means(count)
     first, last = (mean.T @ half for half in np.split(level.mean, 2))
     change = last - first
-    sd = np.sqrt(level.sum_variances(sparse.vstack([-mean, mean], format="csc")))
+    both = sparse.vstack([-mean, mean], format="csc")
+    sd = np.hypot(np.sqrt(level.sum_variances(both)), both.T @ (level.mean - level.process_mean))
     columns: dict[str, Any] = {
         f"level_from_{quantity.suffix}": scale.values(first),
         f"level_to_{quantity.suffix}": scale.values(last),
@@ -209,7 +215,8 @@ def tile_changes(level: JointLevel, draws: int, seed: int) -> TileChanges:
     n, mean, squares = len(first), (last - first).astype(np.float32), np.zeros(len(first))
     for paths in level.paths(draws, seed=seed):
         squares += np.square(paths[:, n:] - paths[:, :n] - mean).sum(0, np.float64)
-    return TileChanges(last - first, np.sqrt(squares / draws))
+    before, after = np.split(level.mean - level.process_mean, 2)
+    return TileChanges(last - first, np.hypot(np.sqrt(squares / draws), after - before))
 
 
 def unchanged_scores(

@@ -1,5 +1,6 @@
-"""Compares the level with thresholds: shares of areas with intervals, and joint regions."""
+"""Compares a map with thresholds: three answers to what share falls short, and joint regions."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ from scipy import sparse, special
 
 from geogp.answers.answer import Answer, AnswerKind, Clock, Column, with_interval, with_rows
 from geogp.answers.area_files import forget, write_json
-from geogp.answers.requests import ExceedanceRequest
+from geogp.answers.map_question import question_of
+from geogp.answers.requests import ExceedanceRequest, PlaceQuestion
 from geogp.answers.tile_areas import tile_areas
 from geogp.answers.tile_weights import tile_weights
+from geogp.distributions.prediction import Prediction
 from geogp.geodata.places.area_kinds import BY_STRATUM
 from geogp.geodata.tiles.quadkeys import tile_areas_km2
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
@@ -22,6 +25,9 @@ from geogp.maps.csv_tables import write_csv
 from geogp.maps.figures.excursion_figures import write_excursions
 from geogp.models.joint.excursions import FirstMisses, JointRegion
 from geogp.models.joint.level import JointLevel
+from geogp.records.record_names import LEVEL as OF_LEVEL
+from geogp.records.record_names import QUESTIONS
+from geogp.runs.question import Question
 from geogp.runs.reopen import WHOLE, Reopened, weights_tag
 
 Floats = NDArray[np.float64]
@@ -34,8 +40,8 @@ _ENDS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
 NOTES = (
     (
         "The level is the value around which measurements scatter; it contains no measurement "
-        "noise. Each share is a share of the area. The interval of a share comes from draws "
-        "from the joint distribution of all tiles."
+        "noise. Each share is a share of the area. The interval of the share of the level comes "
+        "from draws from the joint distribution of all tiles."
     ),
     (
         "With a probability of 95 %, the level is on the stated side of the threshold in all "
@@ -47,9 +53,14 @@ NOTES = (
 )
 
 _BEFORE = (
-    "These shares are about the level: the value to expect, without measurement noise. For the "
-    "probability that one measurement meets a threshold, see geogp map --threshold."
+    "Three questions have three answers. The level is the value to expect, without measurement "
+    "noise; its share of the area has a 95 % interval. The median of a tile is the middle of what "
+    "the map predicts for it, so a tile counts wholly or not. The mean probability is that of one "
+    "measurement, with its noise, which can fall short where the level does not."
 )
+
+_ONE = dict(zip(QUESTIONS, ("a tile average", "a single test", "the level"), strict=True))
+"""One of the values that a map predicts, by its question."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +69,11 @@ class Excursion:
 
     `shares` has one row per area (see `area_weights`). ``mean``, ``lower`` and ``upper`` describe
     the share of the area where the level does not reach the threshold. ``error`` is the standard
-    error of ``mean`` (a mean over draws), and ``closed_form`` is the mean without draws. The same
-    columns with ``weighted_`` describe the share of the weights, such as people. `met` is the joint
+    error of ``mean`` (a mean over draws), and ``closed_form`` is the mean without draws.
+    ``median_short`` is the share of the area in tiles whose median in the map falls short, and
+    ``probability_short`` the mean over the area of the probability that a value as in the map falls
+    short. The same columns with ``weighted_`` describe the share of the weights, such as people.
+    `met` is the joint
     region where the level reaches the threshold; `short` is the region where it does not.
     """
 
@@ -88,7 +102,37 @@ def threshold_shares(opened: Reopened, request: ExceedanceRequest) -> tuple[Excu
     opened.warn_of_smooth_level(level, "shares and joint regions")
     opened.listener.stage(f"{request.draws} draws of all tiles")
     how = {"draws": request.draws, "seed": request.seed}
-    return excursions(level, thresholds, areas, weights, far=opened.far, **how)
+    compared = excursions(level, thresholds, areas, weights, far=opened.far, **how)
+    law = opened.map_law(_question(opened))
+    return tuple(with_map_shares(excursion, law, weights) for excursion in compared)
+
+
+def _question(opened: Reopened) -> Question:
+    """Return what the map of the run predicts, in the quarter of the answer."""
+    asked = opened.question
+    own = question_of(opened.record, PlaceQuestion())
+    # Runs of earlier versions do not state the typical number of devices.
+    devices = asked.devices if own.devices is None and own.tests else own.devices
+    return replace(
+        own,
+        quarter=asked.quarter,
+        latest=asked.latest,
+        devices=devices,
+        provider=asked.provider,
+    )
+
+
+def with_map_shares(excursion: Excursion, law: Prediction, weights: sparse.csc_array) -> Excursion:
+    """Return an excursion whose shares also have what the predictions `law` of the map say.
+
+    `weights` are as in `area_weights`.
+    """
+    threshold = excursion.threshold
+    columns = {
+        "median_short": weights.T @ (~threshold.holds(law.median)).astype(np.float64),
+        "probability_short": weights.T @ (1 - threshold.probability(law)),
+    }
+    return replace(excursion, shares=_with_columns(excursion.shares, columns))
 
 
 def area_weights(
@@ -169,11 +213,15 @@ def _shares(areas: pd.DataFrame, drawn: Floats, closed_form: Floats) -> pd.DataF
         "error": drawn.std(0, ddof=1) / np.sqrt(len(drawn)),
         "closed_form": closed_form,
     }
+    return _with_columns(areas, columns)
+
+
+def _with_columns(areas: pd.DataFrame, columns: Mapping[str, Floats]) -> pd.DataFrame:
+    """Return k areas with columns (k,), or (2 k,) with the shares of the weights."""
     k = len(areas)
-    shares = areas.assign(**{name: values[:k] for name, values in columns.items()})
-    if len(closed_form) == k:
-        return shares
-    return shares.assign(**{f"weighted_{name}": values[k:] for name, values in columns.items()})
+    table = areas.assign(**{name: values[:k] for name, values in columns.items()})
+    more = {f"weighted_{name}": values[k:] for name, values in columns.items() if len(values) > k}
+    return table.assign(**more)
 
 
 def answer_exceedance(
@@ -187,7 +235,8 @@ def answer_exceedance(
     opened.listener.stage("writing shares and joint regions")
     facts = {
         "run": str(request.run),
-        "for": request.question,
+        "predicted": _question(opened).name,
+        "speaks_of": _question(opened).words(),
         "at": opened.question.at,
         "zoom": opened.tiles.zoom,
         "tiles": len(opened.tiles),
@@ -205,12 +254,12 @@ def answer_exceedance(
 def _written(opened: Reopened, excursion: Excursion, facts: dict[str, Any]) -> Answer:
     """Write the files of one threshold, and return its answer.
 
-    The names contain target, question, quarter and threshold, such as
+    The names contain target, level, quarter and threshold, such as
     ``exceedance_download_level_2023Q4_35_mbps.csv``; with weights also these.
     """
     folder, threshold = opened.path, excursion.threshold
     content = with_rows(facts | _described(excursion), "share_falling_short", excursion.shares)
-    tag = f"{opened.settings.target}_{facts['for']}_{facts['at']}_{threshold.tag}"
+    tag = f"{opened.settings.target}_{OF_LEVEL}_{facts['at']}_{threshold.tag}"
     tag += weights_tag(facts["weights"])
     name = f"exceedance_{tag}"
     files = [folder / f"{name}.json"]
@@ -257,16 +306,13 @@ def _described(excursion: Excursion) -> dict[str, Any]:
 
 def read_exceedance(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answer:
     """Return the answer with a name and a content."""
-    share, interval = "share of the area", "95 % interval"
-    tag = name.removeprefix("exceedance_")
-    columns = with_interval(share, interval, ("mean", "lower", "upper"), ".1%")
+    tag, one = name.removeprefix("exceedance_"), _ONE.get(content.get("predicted", ""))
+    columns = _share_columns(one)
     if content.get("weights"):
-        by = Path(content["weights"]).name
-        weighted = [f"weighted_{end}" for end in ("mean", "lower", "upper")]
-        columns += with_interval(f"share by {by}", f"{interval} by {by}", weighted, ".1%")
+        columns += _share_columns(one, by=Path(content["weights"]).name)
     return Answer(
         name,
-        f"Where the level is {content['falls_short']}, {content['at']}",
+        f"What is {content['falls_short']}, {content['at']}",
         content,
         "share_falling_short",
         table,
@@ -276,7 +322,7 @@ def read_exceedance(name: str, content: dict[str, Any], table: pd.DataFrame) -> 
             Column("km²", ("area_km2",), "{:,.0f}", minor=True),
             *columns,
         ),
-        before=(_BEFORE,),
+        before=(f"{_BEFORE} The map predicts {content['speaks_of']}." if one else _BEFORE,),
         after=tuple(_words(region, content) for region in content["joint_regions"].values()),
         other_names=(
             *(f"{name}_{layer}" for layer in table["layer"]),
@@ -284,6 +330,24 @@ def read_exceedance(name: str, content: dict[str, Any], table: pd.DataFrame) -> 
             f"excursion_short_{tag}",
         ),
     )
+
+
+def _share_columns(one: str | None, by: str = "") -> list[Column]:
+    """Return the columns of the shares of the area, or of the weights `by`.
+
+    `one` is a value that the map predicts; it is None for answers of geogp before 0.2. The title of
+    the table says what falls short means.
+    """
+    share, end, start = (f"share by {by}", f" by {by}", "weighted_") if by else ("area", "", "")
+    ends = [f"{start}{name}" for name in ("mean", "lower", "upper")]
+    columns = with_interval(f"{share} whose level is", f"95 % interval{end}", ends, ".1%")
+    if one is None:
+        return columns
+    return [
+        *columns,
+        Column(f"{share} of tiles whose median is", (f"{start}median_short",), "{:.1%}"),
+        Column(f"mean probability of {one}{end}", (f"{start}probability_short",), "{:.1%}"),
+    ]
 
 
 def _words(region: dict[str, Any], content: dict[str, Any]) -> str:

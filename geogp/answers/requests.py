@@ -216,9 +216,6 @@ class ExceedanceRequest(_WeightedRequest):
     """A request to compare the level of a run with thresholds."""
 
     _: KW_ONLY
-    question: str = setting(
-        "level: the value around which measurements scatter.", default="level", option="--for"
-    )
     threshold: tuple[float, ...] | None = setting(
         "Threshold in the unit of the run's target. Default: the thresholds of the run's map."
     )
@@ -226,15 +223,6 @@ class ExceedanceRequest(_WeightedRequest):
     draws: int = setting(
         "Number of posterior draws, 200 or more.", default=500, least=MIN_DRAWS, most=MAX_DRAWS
     )
-
-    def __post_init__(self) -> None:
-        if self.question != "level":
-            raise RequestError(
-                f"--for {self.question} does not work here: averages of tests do not follow a "
-                "joint normal distribution. Choose --for level, or map the probability of each "
-                "tile with geogp map --threshold."
-            )
-        super().__post_init__()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Opens a finished run again, with its data and its model."""
 
 import re
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ import pandas as pd
 from msgspec import UNSET
 from numpy.typing import NDArray
 
+from geogp.distributions.prediction import Prediction
 from geogp.errors import LONGEST_PATH, DataError, OutputError, RequestError, named
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.splits.row_parts import CALIBRATION, TRAIN, VALIDATION
@@ -33,8 +34,11 @@ from geogp.records.map_settings import MAX_TILES, MapSettings
 from geogp.records.record_reading import complete_record
 from geogp.records.run_record import OpenedRecord, given
 from geogp.runs.kept_level import KeptLevel
+from geogp.runs.pipeline.map_predictor import MapPredictor
 from geogp.runs.pipeline.plan import Plan, plan_map
 from geogp.runs.pipeline.read import Inputs, read_inputs
+from geogp.runs.pipeline.repair import repair_of
+from geogp.runs.pipeline.splits import map_calibration_rows
 from geogp.runs.progress import RunListener
 from geogp.runs.question import Question
 from geogp.runs.run_folder import MODEL_FILE, check_model
@@ -108,19 +112,36 @@ class Reopened:
         parts = [self.places(time, provider) for provider in providers or (name,) for time in times]
         places = pd.concat(parts)
         how: dict[str, Any] = {"seed": seed, "columns": columns, "calibrated": calibrated}
-        records = given(self.record.file_records, {})
-        keeps = self.model.network_.holds_rows and self.plan.model.keeps_level and calibrated
-        if not keeps or len(parts) > 1 or MODEL_FILE not in records:
+        alone = calibrated and len(parts) == 1
+        with self._remembering(places, times[0]) if alone else nullcontext():
             return self.model.joint(places, rows=self._rows(), **how)
+
+    def map_law(self, question: Question) -> Prediction:
+        """Return the predictions of a question for all tiles, as the map of the run has them."""
+        settings, inputs, quarter = self.settings, self.inputs, question.quarter
+        rows = map_calibration_rows(settings, inputs)
+        repair = repair_of(settings.conformal, inputs, self.model, rows)
+        predictor = MapPredictor(inputs, question, self.model, repair, self.tiles.zoom)
+        with self._remembering(self.places(quarter, question.provider), quarter):
+            return predictor.predict(self.tiles, [quarter])
+
+    @contextmanager
+    def _remembering(self, places: pd.DataFrame, quarter: int) -> Iterator[None]:
+        """Keep the level of the tiles in a quarter in the model, and in the run folder."""
+        records, network = given(self.record.file_records, {}), self.model.network_
+        keeps = network.holds_rows and self.plan.model.keeps_level
+        if not keeps or MODEL_FILE not in records:
+            yield
+            return
         # The hash in run.json is that of the loaded model, even if the folder changes meanwhile.
         model = records[MODEL_FILE].sha256
-        kept = KeptLevel.of(self.path, model, quarter_label(times[0]), self.tiles)
-        stored, inputs = kept.read(), self.model.inputs(places)
-        with self.model.network_.remembering(inputs, stored=stored) as level:
+        kept = KeptLevel.of(self.path, model, quarter_label(quarter), self.tiles)
+        stored = kept.read()
+        with network.remembering(self.model.inputs(places), stored=stored) as level:
             if stored is None:
                 with suppress(OutputError):  # the next answer takes longer
                     kept.write(level)
-            return self.model.joint(places, **how)
+            yield
 
     def warn_of_smooth_level(self, level: JointLevel, what: str) -> None:
         """Warn that the uncertainty of `what` is too small if the model has no tile process."""

@@ -37,6 +37,7 @@ class Toy:
 
     def __init__(self, mean, covariance):
         self.mean, self.covariance = np.asarray(mean), np.asarray(covariance)
+        self.process_mean = self.mean
 
     def __len__(self):
         return len(self.mean)
@@ -83,6 +84,19 @@ def test_the_change_of_a_tile_comes_from_joint_draws():
     np.testing.assert_allclose(found.mean, [0.2, 0.2, 0.0, -0.1])
     np.testing.assert_allclose(found.sd, np.sqrt(0.014), rtol=0.02)
     np.testing.assert_allclose(found.rose[2], 0.5)
+
+
+def test_the_interval_contains_what_networks_changed():
+    """The variance of a change has the square of its difference from that of the process."""
+    level = two_quarters(0.0)
+    level.process_mean = level.mean - np.repeat([0.0, 0.3], 4) * [1, 1, 0, 0, 1, 1, 0, 0]
+    found = describe_changes(level, HALVES, SPEED, None)
+    np.testing.assert_allclose(found["change_log10"], [0.2, -0.05])
+    np.testing.assert_allclose(np.square(found["change_sd_log10"]), 0.025 + np.square([0.3, 0]))
+    tiles = tile_changes(level, 20_000, 1)
+    np.testing.assert_allclose(tiles.mean, [0.2, 0.2, 0.0, -0.1])
+    expected = np.sqrt(0.05 + np.square([0.3, 0.3, 0, 0]))
+    np.testing.assert_allclose(tiles.sd, expected, rtol=0.02)
 
 
 def test_rates_are_those_of_the_step_up_procedure():
@@ -150,7 +164,7 @@ def test_scores_are_standard_normal_for_an_area_that_did_not_change():
 
 def test_a_sample_of_the_tiles_gives_nearly_the_same_scores(copy, monkeypatch):
     opened = open_run(copy.path).reopen()
-    level = opened.level(2023 * 4 + 2, 2023 * 4 + 3, calibrated=False)
+    level = opened.level(2023 * 4 + 2, 2023 * 4 + 3)
     areas = tile_areas(opened, "stratum")
     columns = describe_changes(level, areas, SPEED, None)
     monkeypatch.setattr(level_changes, "SAMPLED", 10_000)
@@ -180,13 +194,12 @@ def result(copy):
 def test_both_quarters_are_those_of_single_quarters(result, copy):
     opened = open_run(copy.path).reopen()
     quarters = (2023 * 4 + 2, 2023 * 4 + 3)
-    levels = [opened.level(quarter, calibrated=False) for quarter in quarters]
+    levels = [opened.level(quarter) for quarter in quarters]
     weights = tile_areas(opened, "stratum").means(len(opened.tiles))
     table = result.table
     for name, level in zip(("from", "to"), levels, strict=True):
-        # The order of the tiles is random, and each has few neighbours.
-        error = np.log10(table[f"level_{name}_mbps"]) - level.sum_means(weights)
-        assert np.abs(error).max() < 0.01
+        values = np.log10(table[f"level_{name}_mbps"])
+        np.testing.assert_allclose(values, level.sum_means(weights), atol=1e-6)
     first, last = (np.sqrt(level.sum_variances(weights)) for level in levels)
     # The quarters are correlated, so the interval is narrower than for independent quarters.
     assert (table["change_sd_log10"] < 0.95 * np.hypot(first, last)).all()

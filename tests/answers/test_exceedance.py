@@ -14,10 +14,11 @@ from scipy import sparse
 from scipy.stats import norm
 from shapely.geometry import box
 
-from geogp.answers.exceedance import area_weights, excursions
+from geogp.answers.exceedance import area_weights, excursions, with_map_shares
 from geogp.answers.make import make_answers
 from geogp.answers.requests import ExceedanceRequest
 from geogp.answers.run import open_run
+from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
 from geogp.geodata.tiles.quadkeys import tile_areas_km2
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
@@ -104,6 +105,24 @@ def test_higher_thresholds_are_missed_more_and_regions_shrink():
     assert all(not (one.met.inside & one.short.inside).any() for one in found)
     assert found[0].met.inside.sum() > found[2].met.inside.sum() > 0
     assert found[2].short.inside.any()
+
+
+@pytest.mark.parametrize("people", [False, True])
+def test_a_map_counts_tiles_by_their_medians_and_values_by_their_probabilities(people):
+    law = Prediction(np.linspace(0.5, 1.4, 10), np.full(10, 0.01), np.full(10, 0.08))
+    weights = sparse.hstack([halves(), halves()[::-1]]) if people else halves()
+    level = Toy(law.mean, 0.01 * np.eye(10))
+    (found,) = excursions(level, (SEVEN,), AREAS, sparse.csc_array(weights), draws=200)
+    shares = with_map_shares(found, law, sparse.csc_array(weights)).shares
+    below = norm.cdf((np.log10(7) - law.mean) / 0.3)
+    for start, size in ("", halves()), ("weighted_", halves()[::-1]):
+        if start and not people:
+            assert not any(name.startswith(start) for name in shares)
+            continue
+        expected = size.toarray().T @ (law.mean < np.log10(7))
+        np.testing.assert_allclose(shares[f"{start}median_short"], expected)
+        np.testing.assert_allclose(shares[f"{start}probability_short"], size.toarray().T @ below)
+    assert shares["median_short"][0] != pytest.approx(shares["probability_short"][0], abs=0.01)
 
 
 def test_low_latencies_meet_a_threshold():
@@ -214,8 +233,6 @@ def test_without_a_threshold_those_of_the_map(copy):
 def test_refusals(copy, tmp_path):
     with pytest.raises(RequestError, match="expected draws from 200 to 100,000, found 100"):
         ExceedanceRequest(copy.path, draws=100)
-    with pytest.raises(RequestError, match="--for tile-mean does not work here"):
-        ExceedanceRequest(copy.path, question="tile-mean")
     with pytest.raises(RequestError, match=r"a seed from 0 to .*, found -1"):
         ExceedanceRequest(copy.path, seed=-1)
     with pytest.raises(RequestError, match=r"from 0\.001 to"):
@@ -230,7 +247,8 @@ class TestCommand:
     def test_it_prints_shares_and_regions(self, geogp, copy):
         code, out, _ = geogp("exceedance", copy.path, "--threshold", 25, "--draws", 200)
         assert code == 0
-        assert "Where the level is below 25 Mbps, 2023Q4" in out
+        assert "What is below 25 Mbps, 2023Q4" in out
+        assert "The map predicts tile averages over 3 tests" in " ".join(out.split())
         assert "rural" in out
         assert "at least 25 Mbps" in out
         assert f"excursion_{NAMED}_25_mbps.tif" in out

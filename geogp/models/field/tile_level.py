@@ -48,12 +48,14 @@ class TileLevel(JointLevel):
     `shared`: factor (n, q) of the covariance of what tiles share beyond the rows: the error of the
         field far from all rows (`home.py`), which is common to all times, and the drift outside the
         times of the rows, which is common to all tiles of one time.
+    `alone`: the mean of the Gaussian process alone, (n,).
     `near`: the predictions of single tiles in the map, if means and variances equal these.
     """
 
     model: FittedField
     tiles: TileSequence
     shared: Floats
+    alone: Floats
     near: Conditionals | None = None
 
     def low_rank(self) -> Floats:
@@ -64,6 +66,11 @@ class TileLevel(JointLevel):
             factor = self.factor[at, None]
             columns[at] = np.hstack([sd * factor * low[at], factor * self.shared[at]])
         return columns
+
+    @property
+    def process_mean(self) -> Floats:
+        """The mean of the level by the Gaussian process alone, without networks, (n,)."""
+        return self.alone
 
     @property
     def local(self) -> LocalCovariance:
@@ -198,24 +205,25 @@ def tile_level(
         points = numpy_of(parameters.points(scaled))
         far = rows.home.factor(rows.locations(points))
         shared = np.hstack([far, drift[:, drift.any(0)]]) * sd
+        counts = parameters.well_measured(n)
+        pairs = zip(scaled.split(CHUNK), counts.split(CHUNK), strict=True)
+        of_field = [rows.terms(parameters, *pair, weights.m).mean for pair in pairs]
+        mean = float(model.y_mean) + sd * (numpy_of(torch.cat(of_field)) + tiles.means[:, 0])
         raw = TileLevel(
             model=model,
             x=x,
             m=weights.m,
             L=weights.L,
-            mean=np.zeros(n),
+            mean=mean,
             factor=np.ones(n),
             noise_variance=np.zeros(n),
             own_variance=np.zeros(n),
             tiles=tiles,
             shared=shared,
+            alone=mean,
         )
-        counts = parameters.well_measured(n)
         if not options.calibrated:
-            pairs = zip(scaled.split(CHUNK), counts.split(CHUNK), strict=True)
-            of_field = [rows.terms(parameters, *pair, weights.m).mean for pair in pairs]
-            means = numpy_of(torch.cat(of_field)) + tiles.means[:, 0]
-            return replace(raw, mean=float(model.y_mean) + sd * means)
+            return raw
         near = model.cache.at(x) or model.conditionals(scaled, counts)
         raw = replace(raw, near=near)
         stated = model.predict_scaled(scaled, counts, level=True, near=near)

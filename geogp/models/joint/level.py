@@ -157,6 +157,11 @@ class JointLevel:
         return self.factor[:, None] * spread(self._tile_features(), self.L)
 
     @property
+    def process_mean(self) -> Floats:
+        """The mean of the level by the Gaussian process alone, without networks, (n,)."""
+        return self.mean
+
+    @property
     def local(self) -> LocalCovariance | None:
         """K as in `low_rank`, or None if there is no tile process."""
         return None
