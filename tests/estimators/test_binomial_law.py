@@ -91,7 +91,7 @@ def test_without_an_exact_process_tests_lower_the_noise(monkeypatch):
 def test_what_it_cannot_be_is_refused():
     rows = world(2, 40)
     for wrong in ({"devices": "tests"}, {"group": "tests"}):
-        with pytest.raises(RequestError, match="law='percentage' takes tests="):
+        with pytest.raises(RequestError, match="law='binomial' takes tests="):
             model(**wrong).fit(rows, rows["share"])
     with pytest.raises(RequestError, match="law and error_variance cannot be given together"):
         model(error_variance="tests").fit(rows, rows["share"])
