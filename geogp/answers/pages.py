@@ -46,7 +46,10 @@ KINDS = (AREAS, CHANGE, EXCEEDANCE, NEXT, PROVIDERS)
 
 _MOST_BYTES = 200_000_000
 
-_FAULTS = (DataError, LookupError, ArithmeticError, ValueError, TypeError, AttributeError)
+_FAULTS = (
+    *(DataError, LookupError, ArithmeticError, ValueError, TypeError, AttributeError),
+    StopIteration,  # of a search for a column
+)
 """Errors of reading the content of another file as an answer."""
 
 _NO_ANSWER = "the JSON file is not an answer that geogp wrote."
@@ -125,14 +128,11 @@ def _ranked(answer: Answer) -> RankedAreas | None:
     if not rows:
         return None
     scale = scale_of(unit)
-    means = [
-        AreaMean(
-            row["area"],
-            *(float(row[name]) for name in band),
-            (row["rank_lower"], row["rank_upper"]) if "rank" in row else None,
-        )
-        for row in rows
-    ]
+    means = []
+    for row in rows:
+        value, lower, upper = (float(row[name]) for name in band)
+        ranks = (int(row["rank_lower"]), int(row["rank_upper"])) if "rank" in row else None
+        means.append(AreaMean(str(row["area"]), value, lower, upper, ranks))
     widths = [float(scale.modelled(one.upper) - scale.modelled(one.lower)) for one in means]
     within = float(scale.changes(median(widths) / 2))
     text = f"{within:.{0 if within >= 10 else 1}f} {scale.change_unit}"
