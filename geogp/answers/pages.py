@@ -8,13 +8,14 @@ and the answers. The page is rendered again from its own data and the answers (`
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pandas as pd
 
-from geogp.answers.answer import Answer, AnswerKind
+from geogp.answers.answer import Answer, AnswerKind, band_of
 from geogp.answers.areas import AREAS
-from geogp.answers.change import CHANGE
+from geogp.answers.change import CHANGE, FAR_SHARE
 from geogp.answers.exceedance import EXCEEDANCE
 from geogp.answers.next import NEXT
 from geogp.answers.page_layers import left_out, page_layers
@@ -25,7 +26,7 @@ from geogp.maps.page.interactive_page import PageAnswers, with_answers
 from geogp.maps.page.page_layers import Layer
 from geogp.records.map_settings import MapSettings
 from geogp.records.run_record import RunRecord
-from geogp.reports.beside import Beside, ShownAnswer
+from geogp.reports.beside import AreaMean, Beside, Changed, RankedAreas, ShownAnswer
 from geogp.runs.file_records import damaged_files, record_files
 from geogp.runs.pipeline.run_map import RunResult, run_map
 from geogp.runs.pipeline.target_kinds import kind_of
@@ -38,13 +39,17 @@ from geogp.runs.run_folder import (
     read_run_record,
 )
 from geogp.runs.run_names import RUN_FILE
+from geogp.value_scales import scale_of
 
 KINDS = (AREAS, CHANGE, EXCEEDANCE, NEXT, PROVIDERS)
 """The answers of each command, in the order of the report."""
 
 _MOST_BYTES = 200_000_000
 
-_FAULTS = (DataError, LookupError, ArithmeticError, ValueError, TypeError, AttributeError)
+_FAULTS = (
+    *(DataError, LookupError, ArithmeticError, ValueError, TypeError, AttributeError),
+    StopIteration,  # of a search for a column
+)
 """Errors of reading the content of another file as an answer."""
 
 _NO_ANSWER = "the JSON file is not an answer that geogp wrote."
@@ -90,6 +95,8 @@ def _read(path: Path, kind: AnswerKind) -> StoredAnswer:
         answer = kind.read(name, content, table)
         rows = answer.texts
         notes = [str(note) for note in (*content.get("notes", []), *content.get("warnings", []))]
+        ranked = _ranked(answer) if kind is AREAS else None
+        changed = _changed(answer) if kind is CHANGE else None
     except _FAULTS as error:
         reason = str(error) if isinstance(error, DataError) else _NO_ANSWER
         shown = ShownAnswer(name, path.name, [_NO_TABLE], [], [], [path.name], "")
@@ -104,8 +111,39 @@ def _read(path: Path, kind: AnswerKind) -> StoredAnswer:
         rows,
         files,
         next((file for file in files if file.endswith(".png")), ""),
+        ranked,
+        changed,
     )
     return StoredAnswer(shown, answer)
+
+
+def _ranked(answer: Answer) -> RankedAreas | None:
+    """Return the mean levels of areas near data; None for other means, and without such an area."""
+    content = answer.content
+    if content["for"] != "level" or content.get("weights"):
+        return None
+    unit, band = content["unit"], band_of("level_mean", content["unit"])
+    whole = [row for row in content["areas"] if None not in (row[name] for name in band)]
+    rows = [row for row in whole if (row["far_share"] or 0) <= FAR_SHARE]
+    if not rows:
+        return None
+    scale = scale_of(unit)
+    means = []
+    for row in rows:
+        value, lower, upper = (float(row[name]) for name in band)
+        ranks = (int(row["rank_lower"]), int(row["rank_upper"])) if "rank" in row else None
+        means.append(AreaMean(str(row["area"]), value, lower, upper, ranks))
+    widths = [float(scale.modelled(one.upper) - scale.modelled(one.lower)) for one in means]
+    within = float(scale.changes(median(widths) / 2))
+    text = f"{within:.{0 if within >= 10 else 1}f} {scale.change_unit}"
+    by, far = Path(content["by"]).name, len(whole) - len(rows)
+    return RankedAreas(answer.name, by, content["at"], unit, text, far, means)
+
+
+def _changed(answer: Answer) -> Changed:
+    """Return how many areas rose and fell."""
+    content = answer.content
+    return Changed(Path(content["by"]).name, content["from"], content["to"], " ".join(answer.after))
 
 
 def show_answers(path: Path, listener: ProgressListener | None = None) -> RunRecord:

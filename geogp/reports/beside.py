@@ -15,10 +15,49 @@ _WIDEST = 1000
 
 
 @dataclass(frozen=True)
+class AreaMean:
+    """The mean level of an area, the ends of its 95 % interval, and those of its rank or None."""
+
+    area: str
+    value: float
+    lower: float
+    upper: float
+    ranks: tuple[int, int] | None
+
+
+@dataclass(frozen=True)
+class RankedAreas:
+    """The mean levels of an answer's areas, by kind of area, in one quarter.
+
+    Areas that are mostly far from data are left out; `far` is their number. `within` is half the
+    median width of the intervals in words, such as ``12 %``. `mark` is as in `ShownAnswer`.
+    """
+
+    mark: str
+    by: str
+    at: str
+    unit: str
+    within: str
+    far: int
+    means: list[AreaMean]
+
+
+@dataclass(frozen=True)
+class Changed:
+    """How many areas rose and fell between two quarters, in words, by kind of area."""
+
+    by: str
+    start: str
+    end: str
+    text: str
+
+
+@dataclass(frozen=True)
 class ShownAnswer:
     """An answer: its title, sentences, table as texts, and names of files in the run folder.
 
     `mark` names the answer's part of the report, for links; `picture` is a PNG file, or empty.
+    `ranked` and `changed` are what an answer about areas or changes says on the first page.
     """
 
     mark: str
@@ -28,6 +67,8 @@ class ShownAnswer:
     rows: list[list[str]]
     files: list[str]
     picture: str
+    ranked: RankedAreas | None = None
+    changed: Changed | None = None
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ from geogp.reports.rendering import (
 from geogp.reports.report_facts import ReportFacts, far_from_data, report_facts
 from geogp.reports.report_figures import areas_figure, split_figures, thresholds_figure
 from geogp.reports.split_report import SplitReport, split_report
+from geogp.reports.summary import Summary, summary_of
 from geogp.reports.words import units_of
 
 LIMITS = {
@@ -63,8 +64,9 @@ class Report(ReportFacts):
     `unit` is the unit of all errors and widths (such as ``log10 Mbps``). `plain_unit` is the unit
     without the logarithm (``Mbps``), or empty.
 
-    The following fields have sentences. `headline` states whether the 95 % intervals have the
-    stated coverage. `reliance` says what a reader may rely on, by label. `covariates` has one
+    `summary` is the first page. The following fields have sentences. `headline` states whether the
+    95 % intervals have the stated coverage. `reliance` says what a reader may rely on, by label,
+    and how wide the intervals are. `covariates` has one
     sentence for each covariate, and one for all providers. `findings` has one sentence for each
     split, and one for each split with intervals that are too narrow in rough places (see
     `rough_places.py`). `areas` has one for each entry of `areas_check` and `areas_unchecked` of
@@ -76,6 +78,7 @@ class Report(ReportFacts):
 
     unit: str
     plain_unit: str
+    summary: Summary
     headline: str
     reliance: dict[str, str]
     covariates: list[str]
@@ -89,8 +92,10 @@ class Report(ReportFacts):
     splits: dict[str, SplitReport]
 
 
-def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
-    """Build the report on a run from run.json and test_predictions.parquet.
+def build_report(
+    run: RunRecord, predictions: pd.DataFrame, beside: Beside = NOTHING_BESIDE
+) -> Report:
+    """Build the report on a run from run.json, test_predictions.parquet and answers beside them.
 
     `baseline` of run.json may lack some or all splits. Raises DataError if columns are missing or a
     split is unknown, and the errors of `split_report`.
@@ -103,7 +108,7 @@ def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
     }
     unit, plain_unit = units_of(run.target)
     by_split = predictions.groupby("split", sort=False)
-    main = next(iter(splits.values()))
+    main, far = next(iter(splits.values())), far_from_data(run)
     areas: dict[str, dict[str, Any]] = to_builtins(given(run.areas_check, {}))
     checks = {name: areas[name] for name in splits if name in areas}
     gaps = [splits[str(name)].title for name, rows in by_split if some_devices_missing(rows)]
@@ -111,8 +116,9 @@ def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
         **vars(report_facts(run)),
         unit=unit,
         plain_unit=plain_unit,
+        summary=summary_of(run.target, main, far, beside),
         headline=say("report", "headline", main),
-        reliance=say_labelled("report", "reliance", main, far_from_data(run)),
+        reliance=say_labelled("report", "reliance", main, far),
         covariates=[
             *(say("report", "covariate", one, unit) for one in given(run.covariates, [])),
             *([say("report", "providers", run.providers)] if given(run.providers, []) else []),
@@ -149,7 +155,7 @@ def report_texts(
 
     The report shows the pictures and answers that lie beside it.
     """
-    report = build_report(run, predictions)
+    report = build_report(run, predictions, beside)
     found = {
         "report.json": report_json(report),
         "report.md": report_markdown(report, beside),

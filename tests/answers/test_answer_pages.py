@@ -200,6 +200,32 @@ def test_the_tables_of_all_layers_are_files_of_the_answer(folder):
     ]
 
 
+def test_the_first_page_ranks_the_levels_of_areas_near_data(folder):
+    name = "areas_county_download_level_2023Q4"
+    level = {"level_mean_mbps": 20.0, "level_mean_lower_mbps": 10.0, "level_mean_upper_mbps": 40.0}
+    ranks = {"rank": 1, "rank_lower": 1, "rank_upper": 2}
+    row = TOLD[name]["areas"][0] | ranks
+    rows = [row, row | level | {"area": "B"}, row | {"area": "far", "far_share": 0.51}]
+    told = TOLD[name] | {"areas": [*rows, row | {"level_mean_mbps": None}]}
+    for change, count in (({}, 2), ({"for": "tile-mean"}, None), ({"weights": "people"}, None)):
+        tiles = {f"tile_mean{end}_mbps": 1.0 for end in ("", "_lower", "_upper")}
+        tiles |= {key.replace("tile_mean", "level_weighted"): 1.0 for key in tiles}
+        areas = [one | tiles for one in told["areas"]]
+        (folder / f"{name}.json").write_text(json.dumps(told | change | {"areas": areas}), "utf-8")
+        (one,) = (stored.shown.ranked for stored in read_answers(folder))
+        assert (one and len(one.means)) == count
+        if count:
+            # Half of the median width: the factors of the intervals are 4 and about 1.5.
+            factor = (4 * 15.06 / 10) ** 0.25
+            assert one.within == f"{100 * (factor - 1):.0f} %"
+            assert (one.far, one.by, one.at, one.means[1].ranks) == (1, "county", "2023Q4", (1, 2))
+            assert "B; 95 % interval 10.0 to 40.0" in pages(folder)["report.md"]
+    write(folder, name := "change_county_download_2022Q1_2023Q4")
+    changed = read_answers(folder)[1].shown.changed
+    assert changed.text.startswith("Of 1 area, 0 rose and 0 fell.")
+    assert f"**The change from 2022Q1 to 2023Q4**: {changed.text}" in pages(folder)["report.md"]
+
+
 def test_pages_show_the_map_and_follow_the_folder(folder):
     plain = pages(folder)
     assert 'href="map.html"' in plain["report.html"]

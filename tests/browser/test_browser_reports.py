@@ -16,6 +16,9 @@ WIDTHS = (320, 768, 1024, 1440, 1920)
 A4 = 703
 """Width in CSS pixels of A4 paper without the margins of the pages, 186 mm."""
 
+A4_HEIGHT = 1031
+"""The same of its height, 273 mm."""
+
 OPEN = "() => document.querySelectorAll('details').forEach(one => { one.open = true; })"
 CUT = """() => {
   const root = document.documentElement, cut = [];
@@ -83,6 +86,24 @@ def test_paper_has_all_text_in_any_mode(seen, artefacts):
         re.findall(rb"/Type\s*/Page\b", paper)
     )
     assert re.search(rb"/MediaBox\s*\[0 0 59[45][.\d]* 84[12]", paper)
+
+
+SPLIT = """page => [...document.querySelectorAll('figure, .grid, .card')].filter(one => {
+  const box = one.getBoundingClientRect();
+  return getComputedStyle(one).breakInside !== 'avoid' || box.height > page;
+}).map(one => one.innerText)"""
+
+
+def test_a_report_on_paper_has_its_summary_on_a_page_and_no_figure_on_two(visit, pages, tmp_path):
+    seen = visit(pages["report"].read_text("utf-8"), ready=False)
+    seen.set_viewport_size({"width": A4, "height": 900})
+    seen.emulate_media(media="print")
+    assert seen.evaluate("getComputedStyle(document.querySelector('.front')).breakAfter") == "page"
+    front = "document.querySelector('.front').getBoundingClientRect().bottom"
+    assert seen.evaluate(front) < A4_HEIGHT
+    assert seen.evaluate(SPLIT, A4_HEIGHT) == []
+    paper = seen.pdf(path=tmp_path / "report.pdf", prefer_css_page_size=True)
+    assert 3 <= len(re.findall(rb"/Type\s*/Page\b", paper)) < 10
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

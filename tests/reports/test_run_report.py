@@ -324,7 +324,7 @@ def test_reliance_comes_first_and_says_where_not_to_rely(predictions_of, run_of)
         f"of 3,000 measurements that were not used for the fit, {found['all']}"
     )
     assert told["In town"].startswith(
-        f"{found['urban']} of 2,000 measurements. You may rely on these intervals."
+        f"{found['urban']} of 2,000 measurements. These intervals are right: typically, the upper"
     )
     assert told["In the country"].startswith(
         f"{found['rural']} of 1,000 measurements. These intervals are too narrow"
