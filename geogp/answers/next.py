@@ -246,7 +246,8 @@ def answer_next(opened: Reopened, request: NextRequest, clock: Clock) -> tuple[A
 def read_next(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answer:
     """Return the answer with a name and a content."""
     places = [place for place in ("county", "stratum") if place in table]
-    scale = next(one for one in (LOG10, DECIBELS, PERCENT) if f"sd_before_{one.tag}" in table)
+    scales = [one for one in (LOG10, DECIBELS, PERCENT) if f"sd_before_{one.tag}" in table]
+    scale = scales[0]
     before, after = (
         f"{label}{'' if scale.logarithmic else f', {scale.change_unit}'}"
         for label in ("standard deviation", "after")

@@ -46,10 +46,7 @@ KINDS = (AREAS, CHANGE, EXCEEDANCE, NEXT, PROVIDERS)
 
 _MOST_BYTES = 200_000_000
 
-_FAULTS = (
-    *(DataError, LookupError, ArithmeticError, ValueError, TypeError, AttributeError),
-    StopIteration,  # of a search for a column
-)
+_FAULTS = (DataError, LookupError, ArithmeticError, ValueError, TypeError, AttributeError)
 """Errors of reading the content of another file as an answer."""
 
 _NO_ANSWER = "the JSON file is not an answer that geogp wrote."
