@@ -369,7 +369,9 @@ class TestRefusals:
     def test_no_such_layer(self, copy):
         with pytest.raises(RequestError, match="contain no county areas"):
             make_answer(AreasRequest(copy.path))
-        with pytest.raises(RequestError, match="no file nothing"):
+        with pytest.raises(
+            RequestError, match=r"unknown --by 'nothing\.shp', and there is no such file; choose"
+        ):
             make_answer(AreasRequest(copy.path, by="nothing.shp"))
 
     def test_areas_without_tiles(self, copy, tmp_path):
