@@ -129,6 +129,7 @@ def test_the_files_hold_the_table(result, copy):
     assert pyogrio.read_info(package)["layer_metadata"] == {"attribution": attribution}
     held = pq.read_schema(parquet).metadata[b"geogp"]
     assert json.loads(held) == {"attribution": attribution}
+    assert json.loads(result.files[3].read_text("utf-8"))["attribution"] == attribution
     assert meanings == list(result.table["area"])
     assert [(found == k + 1).sum() for k in range(len(meanings))] == list(result.table["tiles"])
     described = json.loads(told.read_text("utf-8"))
