@@ -71,9 +71,9 @@ def demo(
     from geogp.commands.demo import demo_request
 
     request = demo_request(out=out, device=device, seed=seed, fresh=fresh)
-    from geogp.answers.pages import make_shown_map
-
     with console.working() as listener:
+        from geogp.answers.pages import make_shown_map
+
         return _scores(make_shown_map(request, listener))
 
 
@@ -89,9 +89,9 @@ def report(
     ] = False,
 ) -> CommandResult:
     """Write the report of a finished run again."""
-    from geogp.answers.pages import remake_report
-
     with console.working() as listener:
+        from geogp.answers.pages import remake_report
+
         made = _scores(remake_report(run, latex=latex, listener=listener))
     if not gpkg:
         return made
