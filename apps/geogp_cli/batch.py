@@ -8,7 +8,7 @@ from rich.table import Table
 
 from geogp.choices import settings_of
 from geogp.commands.batch.batch_plan import MAP_SETTINGS, BatchRequest, Execution
-from geogp.errors import RequestError
+from geogp.errors import RequestError, named
 from geogp.records.map_settings import MapSettings
 from geogp_cli import console
 from geogp_cli.setting_options import Command, CommandResult, answering, given, parameters_of
@@ -26,6 +26,10 @@ def _batch(
     request: dict[str, Any],
     maps: dict[str, Any],
     execution: Execution,
+    places: Annotated[
+        list[str] | None,
+        typer.Argument(help="States, such as PR VI; the same as --states PR,VI."),
+    ] = None,
     out: Annotated[
         str | None,
         typer.Option(
@@ -44,11 +48,18 @@ def _batch(
     asked = None
     if resume is not None:
         _check_resume(context)
-    elif out is None or "states" not in request:
+    elif out is None or not (places or "states" in request):
         raise RequestError(
-            "a batch needs --states and --out, or --resume PLACE to continue a batch."
+            "a batch needs states (PR VI, or --states PR,VI) and --out, or --resume PLACE to "
+            "continue a batch."
+        )
+    elif places and "states" in request:
+        raise RequestError(
+            f"expected the states once, found {named(places)} and --states. Give all of them in "
+            "one way."
         )
     else:
+        request = {**request, "states": ",".join(places)} if places else request
         asked = BatchRequest(**request, maps=maps)
 
     from geogp.commands.batch.make_batch import make_batch

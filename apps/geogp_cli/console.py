@@ -4,8 +4,10 @@ Texts may contain names from files, so their invisible characters are escaped, e
 breaks, and their brackets are not read as markup.
 """
 
+import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +38,11 @@ def escape(text: str) -> str:
 
 
 class _Lines(ProgressListener):
-    """Prints progress as plain lines if there is no terminal."""
+    """Prints progress as plain lines, with the time since the start, if there is no terminal."""
 
     def __init__(self) -> None:
+        self._start = time.monotonic()
+        self._told = False
         self._shown: dict[str, float] = {}
         self._clock: PhaseClock | None = None
 
@@ -46,7 +50,7 @@ class _Lines(ProgressListener):
         self._clock = clock
 
     def stage(self, text: str) -> None:
-        _ERRORS.print(escape(f"{text}{self._left()}"))
+        self._line(f"{text}{self._left()}")
 
     def progress(self, text: str, done: int, total: int, note: str) -> None:
         if self._clock is not None:
@@ -54,7 +58,17 @@ class _Lines(ProgressListener):
         if done < total and done / total - self._shown.get(text, 0.0) < _LINE_SHARE:
             return
         self._shown[text] = done / total
-        _ERRORS.print(escape(f"{text}: {done}/{total}{', ' * bool(note)}{note}{self._left()}"))
+        self._line(f"{text}: {done}/{total}{', ' * bool(note)}{note}{self._left()}")
+
+    def end(self) -> None:
+        """Print the whole time, if there were other lines."""
+        if self._told:
+            self._line("done")
+
+    def _line(self, text: str) -> None:
+        passed = timedelta(seconds=int(time.monotonic() - self._start))
+        _ERRORS.print(escape(f"{passed} {text}"))
+        self._told = True
 
     def warn(self, text: str) -> None:
         _ERRORS.print(f"[yellow]warning:[/yellow] {escape(text)}")
@@ -135,7 +149,9 @@ def working() -> Iterator[ProgressListener]:
         with _PhaseProgress(*_COLUMNS, console=_ERRORS, transient=True) as progress:
             yield _Bars(progress)
     else:
-        yield _Lines()
+        lines = _Lines()
+        yield lines
+        lines.end()
 
 
 def fail(message: str) -> None:

@@ -1,17 +1,20 @@
 """The command `geogp` and its subcommands."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from msgspec import UNSET, to_builtins
 from rich.table import Table
+from typer.core import TyperGroup
 
 from geogp import __version__
+from geogp.answers.requests import BY_REGION
 from geogp.choices import FORCE_TOLD
 from geogp.commands.data_requests import FetchRequest, PointsRequest, SimulationRequest
 from geogp.records.map_settings import MapSettings
 from geogp.runs.progress import ProgressListener
+from geogp.runs.run_names import PAGES, find_run
 from geogp_cli import cache, console, questions
 from geogp_cli.batch import batch_command
 from geogp_cli.compare import compare
@@ -21,7 +24,23 @@ if TYPE_CHECKING:
     from geogp.records.run_record import Strata
     from geogp.runs.pipeline.run_map import RunResult
 
+
+class _WithAdvice(TyperGroup):
+    """The commands; if a command gets one word too many, the error explains quotes."""
+
+    def invoke(self, ctx: typer.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            message = getattr(error, "message", "")  # of a UsageError, which typer does not export
+            if "unexpected extra argument" in message:
+                advice = 'A name of several words needs quotes, such as "Puerto Rico".'
+                error.message = f"{message}. {advice}"  # type: ignore[attr-defined]
+            raise
+
+
 app = typer.Typer(
+    cls=_WithAdvice,
     help="Honest maps of network quality from Ookla's tiles.",
     no_args_is_help=True,
     add_completion=False,
@@ -52,9 +71,9 @@ def demo(
     from geogp.commands.demo import demo_request
 
     request = demo_request(out=out, device=device, seed=seed, fresh=fresh)
-    from geogp.answers.pages import make_shown_map
-
     with console.working() as listener:
+        from geogp.answers.pages import make_shown_map
+
         return _scores(make_shown_map(request, listener))
 
 
@@ -70,9 +89,9 @@ def report(
     ] = False,
 ) -> CommandResult:
     """Write the report of a finished run again."""
-    from geogp.answers.pages import remake_report
-
     with console.working() as listener:
+        from geogp.answers.pages import remake_report
+
         made = _scores(remake_report(run, latex=latex, listener=listener))
     if not gpkg:
         return made
@@ -81,6 +100,23 @@ def report(
     package = write_tiles(run)
     described = {**made.described, "tiles": str(package)}
     return CommandResult(described, (*made.told, f"tiles:  {package}"))
+
+
+@app.command(name="open")
+@answering
+def open_command(
+    run: Annotated[str, typer.Argument(help=BY_REGION)],
+    only_print: Annotated[
+        bool, typer.Option("--print", help="Only print the paths of the pages.")
+    ] = False,
+) -> CommandResult:
+    """Open the map of a finished run in a browser, and print the paths of map and report."""
+    from geogp.commands.open_pages import open_in_browser, pages_of
+
+    pages = pages_of(find_run(run))
+    opened = not only_print and open_in_browser(next(iter(pages.values())))
+    described = {**{name: str(path) for name, path in pages.items()}, "opened": opened}
+    return CommandResult(described, _paths(pages))
 
 
 app.command()(answering(compare))
@@ -256,9 +292,12 @@ def _scores(result: "RunResult") -> CommandResult:
         told.append("This run is complete already. To make this run again, add --fresh.")
     for split, own in metrics.items():
         told.append(_table(split, own, {} if baseline is UNSET else baseline.get(split, {})))
-    told.append(f"map:    {result.path / 'map.html'}")
-    told.append(f"report: {result.path / 'report.html'}")
+    told += _paths({name: result.path / file for name, file in PAGES.items()})
     return CommandResult({"run": str(result.path), "metrics": to_builtins(metrics)}, told)
+
+
+def _paths(pages: dict[str, Path]) -> list[str]:
+    return [f"{f'{name}:':<7} {path}" for name, path in pages.items()]
 
 
 _FIGURES = {

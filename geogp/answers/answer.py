@@ -71,8 +71,8 @@ AREA_COLUMNS = (
 )
 """The first columns of a table of areas."""
 
-Clock = Callable[[], dict[str, float]]
-"""Returns the seconds since the request, as the last of an answer's facts."""
+Clock = Callable[[], dict[str, float | str]]
+"""Returns the last facts of an answer: the seconds since the request, and the data's source."""
 
 
 @dataclass(frozen=True)

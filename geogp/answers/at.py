@@ -329,6 +329,7 @@ def answer_at(request: AtRequest, listener: ProgressListener | None = None) -> A
     facts = {
         "run": str(request.run),
         **answers.described,
+        "attribution": given(record.attribution, ""),
         "places": len(known),
         "without_position": int((~known).sum()),
         "outside": len(answers.outside),

@@ -49,7 +49,12 @@ def make_answers(
         check_next(request)
     with locked_run(request.run) as record, arithmetic(precision=record.precision):
         opened = with_data(stored_run(request, listener), **sample_of(request))
-        answers = _answers(opened, request, lambda: {"seconds": round(monotonic() - started, 1)})
+
+        def clock() -> dict[str, float | str]:
+            seconds = round(monotonic() - started, 1)
+            return {"seconds": seconds, **opened.inputs.ingested.credits}
+
+        answers = _answers(opened, request, clock)
         show_answers(request.run, listener)
     return answers
 

@@ -16,7 +16,7 @@ from geogp.choices import (
     setting,
 )
 from geogp.errors import RequestError
-from geogp.geodata.places.area_kinds import BY_COUNTY
+from geogp.geodata.places.area_kinds import AREAS_TOLD, BY_COUNTY, POLYGONS_TOLD, check_by
 from geogp.geodata.places.file_choice import crs_for
 from geogp.geodata.points.point_options import TableOptions
 from geogp.geodata.tiles.quarters import parse_quarters
@@ -27,9 +27,8 @@ from geogp.records.record_names import QUESTIONS
 ALL_QUARTERS = "all"
 """Value of ``--quarters`` for all quarters with data."""
 
-_POLYGONS = "county, urban, tract, FILE, FILE:COLUMN or FILE:LAYER:COLUMN"
-_AREAS = f"stratum, h3:RESOLUTION, {_POLYGONS}"
-_BY_REGION = "A finished run folder, or a region with exactly one run in runs/, such as PR."
+BY_REGION = "A finished run folder, or a region with exactly one run in runs/, such as PR."
+"""Help text of a run that may be named by its region."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ class AreasRequest(_WeightedRequest):
     """A request for the level, or the mean of tests, in areas."""
 
     _: KW_ONLY
-    by: str = setting(f"Areas: {_AREAS}.", default=BY_COUNTY)
+    by: str = setting(f"Areas: {AREAS_TOLD}.", default=BY_COUNTY)
     question: str = setting(
         "level (without noise), or tile-mean (averages of --tests tests, with noise).",
         default="level",
@@ -127,6 +126,7 @@ class AreasRequest(_WeightedRequest):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_by(self.by)
         check_sample(self.tests, self.devices)
         others = self.weights, self.tests, self.devices
         if self.by_provider and (self.question != "level" or others != (None, None, None)):
@@ -144,7 +144,7 @@ class ChangeRequest(_AreaRequest):
     end: str | None = setting(
         "The last quarter. Default: the quarter of the run's map.", option="--to"
     )
-    by: str = setting(f"Areas: {_AREAS}.", default=BY_COUNTY)
+    by: str = setting(f"Areas: {AREAS_TOLD}.", default=BY_COUNTY)
     at_least: float | None = setting(
         "Also give the probability that the level rose by at least this many per cent, or for a "
         "signal by this many dB.",
@@ -160,19 +160,23 @@ class ChangeRequest(_AreaRequest):
         most=MAX_DRAWS,
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_by(self.by)
+
 
 @dataclass(frozen=True)
 class NextRequest(_QuarterRequest):
     """A request for the tiles to measure next."""
 
-    run: Path = setting(_BY_REGION, default=REQUIRED, option="")
+    run: Path = setting(BY_REGION, default=REQUIRED, option="")
     _: KW_ONLY
     tiles: int = setting("Number of tiles to choose.", default=50, least=1, most=MAX_TILES)
     among: str | None = setting(
         "Reduce only the variance in this stratum: urban, rural or your own. Default: all."
     )
     within: str | None = setting("Reduce only the variance in this county or area.", option="--in")
-    by: str = setting(f"Kind of area that --in names: {_POLYGONS}.", default=BY_COUNTY)
+    by: str = setting(f"Kind of area that --in names: {POLYGONS_TOLD}.", default=BY_COUNTY)
     tests: int | None = setting(
         "Number of tests in each new measurement. Default: the region's median.",
         least=1,
@@ -199,6 +203,7 @@ class NextRequest(_QuarterRequest):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_by(self.by, told=POLYGONS_TOLD)
         check_sample(self.tests, self.devices)
         if self.by != BY_COUNTY and self.within is None:
             raise RequestError(
@@ -219,10 +224,15 @@ class ExceedanceRequest(_WeightedRequest):
     threshold: tuple[float, ...] | None = setting(
         "Threshold in the unit of the run's target. Default: the thresholds of the run's map."
     )
-    by: str | None = setting(f"Also report shares of areas: {_AREAS}.")
+    by: str | None = setting(f"Also report shares of areas: {AREAS_TOLD}.")
     draws: int = setting(
         "Number of posterior draws, 200 or more.", default=500, least=MIN_DRAWS, most=MAX_DRAWS
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.by is not None:
+            check_by(self.by)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,7 +280,7 @@ class PlaceQuestion:
 class FiguresRequest(RunRequest):
     """A request for the figures of a run."""
 
-    run: Path = setting(_BY_REGION, default=REQUIRED, option="")
+    run: Path = setting(BY_REGION, default=REQUIRED, option="")
     beside: tuple[Path, ...] = setting(
         "A finished run of another model, to add to the violin plots.", default=()
     )
@@ -294,7 +304,7 @@ class _PlaceChoice:
 class AtRequest(RunRequest, PlaceQuestion, _PlaceChoice, TableOptions):
     """A request for the predictions of a run at places."""
 
-    run: Path = setting(_BY_REGION, default=REQUIRED, option="")
+    run: Path = setting(BY_REGION, default=REQUIRED, option="")
     _: KW_ONLY
     out: Path | None = setting("Also write the answers to this file: .csv or .json.")
     force: bool = setting(FORCE_TOLD, default=False)

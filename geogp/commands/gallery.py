@@ -22,10 +22,9 @@ from geogp.reports.words import DEFAULT_ATTRIBUTION, units_of
 from geogp.runs.output_files import OutputFiles
 from geogp.runs.progress import ProgressListener
 from geogp.runs.run_folder import GRID_FILE, RunFolder, read_run_record
-from geogp.runs.run_names import RUN_FILE, printable
+from geogp.runs.run_names import PAGES, RUN_FILE, near_runs, printable
 
 _PAGE = "index.html"
-_LINKS = {"map": "map.html", "report": "report.html"}
 _UNFINISHED = "the run is not finished; to finish the run, repeat the command that started it."
 
 
@@ -103,10 +102,16 @@ def make_gallery(
     maps and reports are relative. The page also has links to `files`, the names of files beside
     the page with the data of all maps.
 
-    Raises RequestError if a folder has no run, and the errors of `OutputFiles`. Raises DataError if
-    a file of a run folder in `places` is damaged, and OutputError if the page cannot be written.
+    Raises RequestError if a folder has no run, or `out` has the name of a page, and the errors of
+    `OutputFiles`. Raises DataError if a file of a run folder in `places` is damaged, and
+    OutputError if the page cannot be written.
     """
     listener = listener or ProgressListener()
+    if out.suffix.lower() in {".html", ".htm"}:
+        raise RequestError(
+            f"expected --out with a folder, in which geogp writes {_PAGE}, found {out}, the name "
+            f"of a page. Give a folder, such as --out {out.with_suffix('')}."
+        )
     runs, skipped = _find(places)
     page = out / _PAGE
     output = OutputFiles("gallery", [page], runs=[path for path, _ in runs], force=force)
@@ -153,7 +158,7 @@ def _find(places: Sequence[Path]) -> tuple[list[tuple[Path, bool]], list[tuple[P
         except OSError as error:
             raise RequestError(
                 f"expected a run folder, or a folder that contains run folders, found {place} "
-                f"({error.strerror})."
+                f"({error.strerror}).{near_runs(place)}"
             ) from error
         complete = list(filter(_is_complete, folders))
         begun = [folder for folder in folders if folder not in complete and _is_begun(folder)]
@@ -194,7 +199,7 @@ def _links(path: Path, out: Path) -> dict[str, str]:
     except ValueError:  # the page is on another drive
         way = path.resolve().as_posix()
     return {
-        text: quote(f"./{way}/{name}") for text, name in _LINKS.items() if (path / name).is_file()
+        text: quote(f"./{way}/{name}") for text, name in PAGES.items() if (path / name).is_file()
     }
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sized
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
@@ -75,8 +76,10 @@ def build_grid(
     of tests in all quarters. `stratum` is ``unknown`` outside both strata; if all strata are
     unknown, the grid has no variable with strata. `settings` become attributes of the grid.
 
-    The coordinates y and x are centres of tiles in metres, with y descending. Outside the region,
-    float32 variables are NaN, flags are 255, and the number of tests is -1. Raises DataError if an
+    The coordinates y and x are centres of tiles in metres, with y descending; if `settings` has a
+    ``quarter``, the coordinate ``time`` is its first day. Outside the region,
+    float32 variables are NaN, flags are 255, and the number of tests is -1; whole numbers without
+    such a tile have no fill value. Raises DataError if an
     input does not have n values, a tile occurs twice, or there is no tile. Raises RequestError if
     the target is unknown, if the prediction or a threshold has another target, or if a setting
     cannot be an attribute. Raises NumericalError if a value other than the mean is too large for
@@ -107,7 +110,9 @@ def build_grid(
         meanings = attributes.get("flag_meanings", "").split()
         flags = {"flag_values": np.arange(len(meanings), dtype=np.uint8)} if meanings else {}
         grid[name] = (("y", "x"), frame.place(tiles, values, fill), flags | attributes)
-        grid[name].encoding["_FillValue"] = values.dtype.type(fill)
+        # xarray reads whole numbers that may be missing as float64.
+        if values.dtype.kind == "f" or (grid[name] == fill).any():
+            grid[name].encoding["_FillValue"] = values.dtype.type(fill)
 
     for name, (codes, label) in prediction.flags(quantity).items():
         meanings = " ".join(quantity.class_tags)
@@ -133,7 +138,24 @@ def build_grid(
     grid["spatial_ref"].attrs |= _MERCATOR
     for axis in ("x", "y"):
         grid[axis].encoding["_FillValue"] = None  # CF: coordinates have no missing values
-    return grid
+    return grid if "quarter" not in grid.attrs else _with_time(grid)
+
+
+def _with_time(grid: xr.Dataset) -> xr.Dataset:
+    """Return a grid with the first day of its quarter as the coordinate ``time``."""
+    start = pd.Period(str(grid.attrs["quarter"]), freq="Q").start_time.to_datetime64()
+    attributes = {
+        "standard_name": "time",
+        "long_name": f"first day of the quarter {grid.attrs['quarter']}",
+        "axis": "T",
+        "units_metadata": "leap_seconds: none",
+    }
+    encoding = {
+        "units": "days since 2000-01-01",
+        "calendar": "proleptic_gregorian",
+        "dtype": "int32",
+    }
+    return grid.assign_coords(time=xr.Variable((), start, attributes, encoding))
 
 
 def strata_flag(strata: Strata) -> tuple[str, dict[str, str]]:

@@ -92,7 +92,7 @@ def read_geotiff(path: Path, like: Path) -> NDArray[np.float64]:
 
 def _write_geotiff(grid: xr.Dataset, name: str, path: Path) -> None:
     band, frame = grid[name], Frame.of_grid(grid)
-    values, nodata = band.to_numpy(), band.encoding.get("_FillValue", np.nan)
+    values, nodata = band.to_numpy(), nodata_of(band)
     with MemoryFile() as memory:
         with memory.open(
             width=frame.width,
@@ -108,7 +108,10 @@ def _write_geotiff(grid: xr.Dataset, name: str, path: Path) -> None:
             dataset.set_band_description(1, str(band.attrs["long_name"]))
             dataset.set_band_unit(1, str(band.attrs.get("units", "")))
             # GDAL does not write a scale of 1, so a tag states the scale.
-            tags = {"scale": "1", "offset": "0"} | _statistics(values, nodata)
+            tags = {"scale": "1", "offset": "0"}
+            for key, value in statistics_of(values, nodata).items():
+                digits = ".6g" if key == "valid_percent" else ".17g"
+                tags[f"STATISTICS_{key.upper()}"] = format(value, digits)
             if "flag_values" in band.attrs:
                 tags["flag_values"] = " ".join(map(str, band.attrs["flag_values"]))
                 tags["flag_meanings"] = str(band.attrs["flag_meanings"])
@@ -131,19 +134,25 @@ def cog_options(frame: Frame, block: int, resampling: str) -> dict[str, Any]:
     return options | ({"overview_count": 1} if small else {})
 
 
-def _statistics(values: NDArray[Any], nodata: float) -> dict[str, str]:
-    """Return statistics of the values of a band, computed in float64, by GDAL's names.
+def nodata_of(band: xr.DataArray) -> float | None:
+    """Return the value of pixels without data; None for whole numbers all of which are known."""
+    fill = band.encoding.get("_FillValue", np.nan if band.dtype.kind == "f" else None)
+    return None if fill is None else float(fill)
 
-    GDAL 3.10 itself computes a wrong share of valid pixels.
+
+def statistics_of(values: NDArray[Any], nodata: float | None) -> dict[str, float]:
+    """Return statistics of the values of a band, computed in float64, by the names of STAC.
+
+    GDAL has the same names, but GDAL 3.10 itself computes a wrong share of valid pixels.
     """
-    valid = values[~np.isnan(values) if np.isnan(nodata) else values != nodata].astype(np.float64)
-    tags = {"STATISTICS_VALID_PERCENT": f"{100 * valid.size / values.size:.6g}"}
-    if valid.size:
-        statistics = {
-            "MINIMUM": valid.min(),
-            "MAXIMUM": valid.max(),
-            "MEAN": valid.mean(),
-            "STDDEV": valid.std(),
-        }
-        tags |= {f"STATISTICS_{name}": f"{value:.17g}" for name, value in statistics.items()}
-    return tags
+    missing = np.isnan(values) if nodata is None or np.isnan(nodata) else values == nodata
+    valid = values[~missing].astype(np.float64)
+    share = {"valid_percent": 100 * valid.size / values.size}
+    if not valid.size:
+        return share
+    return share | {
+        "minimum": float(valid.min()),
+        "maximum": float(valid.max()),
+        "mean": float(valid.mean()),
+        "stddev": float(valid.std()),
+    }

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import xarray as xr
 from shapely.geometry import MultiPolygon, box, mapping
@@ -11,7 +12,9 @@ from shapely.geometry.base import BaseGeometry
 
 from geogp.files import write_text
 from geogp.geodata.tiles.ookla import LICENSE
+from geogp.geodata.tiles.quadkeys import tile_size_m
 from geogp.maps.frame import Frame
+from geogp.maps.rasters import nodata_of, statistics_of
 
 ITEM_FILE = "item.json"
 """The STAC item in a run folder."""
@@ -24,6 +27,12 @@ _FILES = {
     "run.json": ("application/json", "settings and scores of the run", "metadata"),
 }
 """Media type, title and role of files of a run, besides its rasters."""
+
+_EXTENSIONS = [
+    "https://stac-extensions.github.io/projection/v1.1.0/schema.json",
+    "https://stac-extensions.github.io/raster/v1.1.0/schema.json",
+]
+"""The last versions of the extensions that are for STAC 1.0."""
 
 NO_LICENSE = "proprietary"
 """What STAC 1.0 calls data without a licence on the SPDX list."""
@@ -53,12 +62,14 @@ def stac_item(grid: xr.Dataset) -> dict[str, Any]:
     """Return a grid as a STAC item, with the rasters and other files of its run as assets.
 
     The addresses of the files are relative to the item. The time of the item is the quarter of the
-    map. The item has no time of its making, because equal runs have equal files. Only a map of
-    Ookla's data names Ookla and its licence.
+    map. The extensions ``proj`` and ``raster`` describe the pixels. The item has no time of its
+    making, because equal runs have equal files. Only a map of Ookla's data names Ookla and its
+    licence.
     """
     license_of_data = str(grid.attrs.get("license", NO_LICENSE))
     from_ookla = license_of_data == LICENSE
-    attributes, west, south, east, north = grid.attrs, *Frame.of_grid(grid).bounds
+    frame = Frame.of_grid(grid)
+    attributes, west, south, east, north = grid.attrs, *frame.bounds
     shape: BaseGeometry = box(west, south, east, north)
     if east > 180:  # GeoJSON cuts shapes at the antimeridian
         shape = MultiPolygon([box(west, south, 180, north), box(-180, south, east - 360, north)])
@@ -76,7 +87,7 @@ def stac_item(grid: xr.Dataset) -> dict[str, Any]:
     return {
         "type": "Feature",
         "stac_version": "1.0.0",
-        "stac_extensions": [],
+        "stac_extensions": _EXTENSIONS,
         "id": "-".join(map(str, named)),
         "bbox": [west, south, east - 360 if east > 180 else east, north],
         "geometry": mapping(shape),
@@ -87,6 +98,10 @@ def stac_item(grid: xr.Dataset) -> dict[str, Any]:
             "title": str(attributes["title"]),
             "description": f"{attributes['history']}. Data: {attributes.get('attribution', '')}",
             "license": license_of_data,
+            "proj:epsg": 3857,
+            "proj:bbox": list(frame.bounds_m),
+            "proj:shape": [frame.height, frame.width],
+            "proj:transform": list(frame.transform)[:6],
             **({"providers": [_OOKLA]} if from_ookla else {}),
         },
         "links": [_OOKLA_LICENSE] if from_ookla else [],
@@ -96,7 +111,23 @@ def stac_item(grid: xr.Dataset) -> dict[str, Any]:
                 "type": kind,
                 "title": title,
                 "roles": [role],
+                **(_bands(grid, name.removesuffix(".tif")) if kind == cog else {}),
             }
             for name, (kind, title, role) in (files | _FILES).items()
         },
     }
+
+
+def _bands(grid: xr.Dataset, name: str) -> dict[str, Any]:
+    """Return the description of the only band of a GeoTIFF, by the extension ``raster``."""
+    band = grid[name]
+    nodata = nodata_of(band)
+    described: dict[str, Any] = {
+        "data_type": band.dtype.name,
+        "nodata": "nan" if nodata is not None and np.isnan(nodata) else nodata,
+        "unit": band.attrs.get("units"),
+        "sampling": "area",
+        "spatial_resolution": tile_size_m(int(grid.attrs["zoom"])),
+        "statistics": statistics_of(band.to_numpy(), nodata),
+    }
+    return {"raster:bands": [{key: value for key, value in described.items() if value is not None}]}

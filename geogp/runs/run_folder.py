@@ -26,7 +26,7 @@ from geogp.records.run_settings import upgraded
 from geogp.runs.file_records import damaged_files, records_of
 from geogp.runs.locks import LOCK_FILES, is_vacant, lock_folder
 from geogp.runs.run_identity import IDENTITY_KEYS, differences, identity_in
-from geogp.runs.run_names import RUN_FILE
+from geogp.runs.run_names import RUN_FILE, near_runs
 
 PREDICTIONS_FILE = "test_predictions.parquet"
 GRID_FILE = "grid.nc"
@@ -286,7 +286,7 @@ def read_run_record(path: Path) -> tuple[dict[str, Any], RunRecord]:
     if not (path / RUN_FILE).is_file() or not (path / PREDICTIONS_FILE).is_file():
         raise RequestError(
             f"{path} is not a finished run: expected {RUN_FILE} and {PREDICTIONS_FILE} in this "
-            "folder."
+            f"folder.{near_runs(path)}"
         )
     run = _read_json(path / RUN_FILE)
     return run, read_record(path / RUN_FILE, run)

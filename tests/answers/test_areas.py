@@ -129,6 +129,7 @@ def test_the_files_hold_the_table(result, copy):
     assert pyogrio.read_info(package)["layer_metadata"] == {"attribution": attribution}
     held = pq.read_schema(parquet).metadata[b"geogp"]
     assert json.loads(held) == {"attribution": attribution}
+    assert json.loads(result.files[3].read_text("utf-8"))["attribution"] == attribution
     assert meanings == list(result.table["area"])
     assert [(found == k + 1).sum() for k in range(len(meanings))] == list(result.table["tiles"])
     described = json.loads(told.read_text("utf-8"))
@@ -369,7 +370,9 @@ class TestRefusals:
     def test_no_such_layer(self, copy):
         with pytest.raises(RequestError, match="contain no county areas"):
             make_answer(AreasRequest(copy.path))
-        with pytest.raises(RequestError, match="no file nothing"):
+        with pytest.raises(
+            RequestError, match=r"unknown --by 'nothing\.shp', and there is no such file; choose"
+        ):
             make_answer(AreasRequest(copy.path, by="nothing.shp"))
 
     def test_areas_without_tiles(self, copy, tmp_path):

@@ -25,6 +25,22 @@ def test_errors_and_warnings_are_shown_with_visible_characters(capsys):
     assert not set(told) & {"\x1b", "\u202e", "\x00"}
 
 
+def test_lines_without_a_terminal_have_the_time_since_the_start(capsys, monkeypatch):
+    now = iter([100.0, 100.4, 165.0, 3800.0])
+    monkeypatch.setattr(console.time, "monotonic", lambda: next(now))
+    with console.working() as listener:
+        listener.stage("reading")
+        listener.progress("fit", 1, 2, "")
+    told = capsys.readouterr().err
+    assert told == "0:00:00 reading\n0:01:05 fit: 1/2\n1:01:40 done\n"
+
+
+def test_a_command_that_says_nothing_has_no_time(capsys):
+    with console.working():
+        pass
+    assert capsys.readouterr().err == ""
+
+
 def test_tables_and_texts_are_shown_with_visible_characters(capsys):
     rows = [("1", "2"), ("x\r\nyy\x07", "3")]
     console.tell(console.table(WILD, [f"name, {WILD}", "n"], rows), WILD)

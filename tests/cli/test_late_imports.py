@@ -34,7 +34,7 @@ print(json.dumps(found))
 
 COMMANDS = (
     *("map", "demo", "report", "compare", "simulate", "models", "areas", "batch", "next", "change"),
-    *("exceedance", "figures", "doctor", "fetch", "cache", "gallery", "at", "points"),
+    *("exceedance", "figures", "doctor", "fetch", "cache", "gallery", "at", "points", "open"),
 )
 
 QUICK = (
@@ -89,7 +89,20 @@ REFUSED = {
     ("map",): "expected a region, such as PR, or --region-file",
     ("demo", "--device", "gpu"): "unknown device 'gpu'",
     ("demo", "--seed", "-1"): "found -1",
-    ("batch", "--out", "runs"): "a batch needs --states and --out",
+    ("batch", "--out", "runs"): "a batch needs states (PR VI, or --states PR,VI) and --out",
+    ("batch", "PR"): "a batch needs states",
+    (*BATCH, "VI"): "expected the states once, found VI and --states",
+    (
+        "areas",
+        "run",
+        "--by",
+        "countie",
+    ): "choose stratum, h3:RESOLUTION, county, urban, tract, FILE",
+    ("change", "run", "--from", "2022Q1", "--by", "countie"): "Did you mean county?",
+    ("exceedance", "run", "--by", "none.shp"): "unknown --by 'none.shp'",
+    ("next", "run", "--by", "stratum", "--in", "x"): "choose county, urban, tract, FILE",
+    ("open", "nowhere"): "nowhere",
+    ("map", "Porto", "Rico"): "A name of several words needs",
     ("batch", "--resume", "runs", "--seed", "1"): "Leave out seed",
     (*BATCH, "--preset", "quikc"): "unknown preset 'quikc'",
     (*BATCH, "--targets", "upload,downlaod"): "unknown target 'downlaod'",

@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 from dataclasses import replace
+from pathlib import Path
 from urllib.parse import unquote
 
 import numpy as np
@@ -112,6 +113,8 @@ def test_a_run_counts_once_and_its_date_is_that_of_its_file(folder, tmp_path):
 def test_refusals(folder, finished, tmp_path):
     with pytest.raises(RequestError, match=r"run folders, found .*absent \(No such file"):
         make_gallery([tmp_path / "absent"])
+    with pytest.raises(RequestError, match=r"found x\.html, the name of a page.*--out x\."):
+        make_gallery([folder], out=Path("x.html"))
     with pytest.raises(RequestError, match="contains no finished run"):
         make_gallery([folder / "notes"])
     with pytest.raises(RequestError, match="not a finished run"):

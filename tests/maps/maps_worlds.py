@@ -75,7 +75,7 @@ def make_world(region, zoom, target="download"):
         far_km=5.0,
         measured=measured,
         stratum=stratum,
-        settings={"model": "dbk-rbf", "seed": 3},
+        settings={"model": "dbk-rbf", "seed": 3, "quarter": "2023Q4"},
     )
     return World(region, tiles, prediction, measured, distance, stratum, grid)
 

@@ -1,15 +1,18 @@
 """STAC items, checked by the JSON Schemas of STAC 1.0."""
 
 import json
+import math
 from pathlib import Path
 
 import jsonschema
 import pytest
+import rasterio
 import referencing
 from shapely.geometry import box, shape
 
 from geogp.geodata.tiles.ookla import LICENSE
 from geogp.maps.frame import Frame
+from geogp.maps.rasters import write_geotiffs
 from geogp.maps.stac_item import stac_item, write_item
 
 SCHEMAS = Path(__file__).parents[1] / "fixtures" / "stac-1.0.0"
@@ -45,6 +48,31 @@ def test_an_item_follows_the_schema_and_names_each_raster(grid, tmp_path):
     assert shape(told["geometry"]).equals(box(*told["bbox"]))
     assert told["bbox"] == list(Frame.of_grid(grid).bounds)
     assert "by <somebody>" in told["properties"]["description"]
+
+
+def test_the_extensions_describe_the_pixels_of_the_rasters(grid, tmp_path):
+    """As the specifications of proj 1.1 and raster 1.1 say, and as the files have it."""
+    told = json.loads(json.dumps(stac_item(grid), allow_nan=False))
+    names = [one.split("/")[3:5] for one in told["stac_extensions"]]
+    assert names == [["projection", "v1.1.0"], ["raster", "v1.1.0"]]
+    properties = told["properties"]
+    for path in write_geotiffs(grid, tmp_path):
+        (band,) = told["assets"][path.stem]["raster:bands"]
+        with rasterio.open(path) as raster:
+            assert raster.crs.to_epsg() == properties["proj:epsg"]
+            assert list(raster.shape) == properties["proj:shape"]
+            assert properties["proj:transform"] == pytest.approx(list(raster.transform)[:6])
+            assert properties["proj:bbox"] == pytest.approx(list(raster.bounds))
+            assert band["data_type"] == raster.dtypes[0]
+            assert band["spatial_resolution"] == pytest.approx(raster.res[0])
+            nodata = "nan" if math.isnan(raster.nodata) else raster.nodata
+            assert band["nodata"] == nodata
+            assert band.get("unit", "") == (raster.units[0] or "")
+            tags = raster.tags(1)
+            for key in ("minimum", "maximum", "mean", "stddev"):
+                assert band["statistics"][key] == float(tags[f"STATISTICS_{key.upper()}"])
+            share = float(tags["STATISTICS_VALID_PERCENT"])
+            assert band["statistics"]["valid_percent"] == pytest.approx(share, rel=1e-5)
 
 
 def test_only_a_map_of_ooklas_data_has_its_licence(grid):

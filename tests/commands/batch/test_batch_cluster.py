@@ -313,8 +313,8 @@ def test_the_command_has_all_options_of_map():
 
 
 REFUSED = (
-    (["--out", "x"], "needs --states and --out"),
-    (["--states", "AA"], "needs --states and --out"),
+    (["--out", "x"], "needs states (PR VI, or --states PR,VI) and --out"),
+    (["--states", "AA"], "needs states (PR VI, or --states PR,VI) and --out"),
     (["--states", "AA", "--out", "x", "--each-quarter"], "Give --quarters"),
     (["--resume", "x", "--seed", "3"], "Leave out seed"),
     (["--resume", "x"], "no batch.json"),
