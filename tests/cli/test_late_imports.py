@@ -121,7 +121,6 @@ REFUSED = {
     ("areas", "run", "--for", "median"): "unknown --for 'median'",
     ("areas", "run", "--draws", "10"): "expected draws from 200 to 100,000, found 10",
     ("areas", "run", "--device", "gpu"): "unknown device 'gpu'; choose one of auto, cpu, cuda",
-    ("exceedance", "run", "--for", "tile-mean"): "--for tile-mean does not work here",
     ("exceedance", "run", "--seed", "-1"): "found -1",
     ("next", "run", "--tiles", "0"): "expected tiles from 1 to 1,000,000, found 0",
     (
