@@ -86,8 +86,10 @@ def map_page(
 
     `data` comes from `page_data.py`; the page shows texts in `data` literally, never as HTML.
     `attribution` names the source of the data and the licence; `notes` are sentences. `base_map`
-    shows streets and names below the data; without it, the page makes no network requests.
+    shows streets and names below the data; without it, the page makes no network requests. An
+    invented region has no base map, because the real names there are those of other places.
     """
+    base_map = base_map and not region.invented
     layers = _outlines(region, counties)
     outlines, variables = _map_script(Frame(**data["frame"]), layers, base_map=base_map)
     words = {}
@@ -147,7 +149,7 @@ def _map_script(
     page = folium.Map(
         location=((south + north) / 2, (west + east) / 2),
         tiles=None,
-        zoom_snap=0.25,
+        zoom_snap=0.05,  # the first view fills the window up to 3 %
         attribution_control=False,
     )
     page.options["max_zoom"] = _MAX_ZOOM  # the parameter of `Map` applies only to the tiles

@@ -93,7 +93,7 @@ class Search {
     const words = `The map shows ${place.words}.`;
     this.answer.textContent = place.point ? '' : words;
     const maxZoom = place.name && place.point ? 12 : 14;
-    fitBeside(page.map, corners, 30, {maxZoom, animate: !stillWanted()});
+    fitBeside(page.map, corners, 30, {card: true, maxZoom, animate: !stillWanted()});
     page.panel.fold();
     await page.update({point: place.point || await this.middle(place)});
     if (place.point) {
