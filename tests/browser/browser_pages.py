@@ -69,13 +69,22 @@ def waves(tiles):
 
 
 def make_page(
-    *, zoom=14, name="Isla", county="Ponce", past=2, target="download", df=None, up=0, **options
+    *,
+    zoom=14,
+    name="Isla",
+    county="Ponce",
+    past=2,
+    target="download",
+    df=None,
+    up=0,
+    invented=False,
+    **options,
 ) -> Made:
     """Return a page of a synthetic region with `past` earlier quarters, `up` zooms coarser.
 
     With `df`, the law is that of a normal and a Student-t part with so many degrees of freedom.
     """
-    region = irregular_region(name)
+    region = replace(irregular_region(name), invented=invented)
     world = make_world(region, zoom, target)
     if df is not None:
         p = world.prediction

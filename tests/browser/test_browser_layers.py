@@ -24,6 +24,8 @@ CORNERS = """name => {
 
 SCALE = "geogp.page.pictures.main.painted.scale"
 
+TIMES = "\N{MULTIPLICATION SIGN}"
+
 
 @pytest.fixture(scope="module")
 def layers(made):
@@ -60,12 +62,14 @@ def check_layers(seen, data, layers):
         assert scale == layer_of(data, name).get("scale", scale)
         assert_coloured(seen.picture(), values, scale)
         legend = seen.inner_text("#geogp-legend")
-        ticks = scale["ticks"]
-        shown = [
-            float(t.replace("\N{MINUS SIGN}", "-").replace(",", ""))
-            for t in seen.locator("#geogp-legend .geogp-ticks span").all_inner_texts()
+        shown = seen.locator("#geogp-legend .geogp-ticks span").all_inner_texts()
+        assert shown == scale["labels"]
+        factors = shown[0].startswith(TIMES)
+        assert factors == (name == "width" and data["unit"] == "Mbps")
+        ticks = [
+            float(t.strip(TIMES).replace("\N{MINUS SIGN}", "-").replace(",", "")) for t in shown
         ]
-        np.testing.assert_allclose(shown, ticks, rtol=1e-6)
+        np.testing.assert_allclose(np.log10(ticks) if factors else ticks, scale["ticks"], rtol=1e-6)
         words = f"at least {threshold:g} {data['unit']}" if name == "probability" else ""
         assert words in legend
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from browser_acts import CLICK, click, facts, serious
-from browser_pages import DESKTOP, PHONE
+from browser_pages import DESKTOP, PHONE, make_page
 from browser_runs import ACROSS
 from browser_values import pixels, place_of
 
@@ -158,12 +158,32 @@ def test_the_kernel_is_drawn_on_both_sides(visit, across):
 NAMES = "Array.from(document.querySelectorAll('.geogp-name'), (one) => one.textContent)"
 
 
+NAMED_AT = """Object.fromEntries(geogp.page.names.group.getLayers().map((one) => [
+  one.options.icon.options.html.textContent, [one.getLatLng().lat, one.getLatLng().lng]]))"""
+
+
+def test_without_towns_the_polygons_are_named_at_a_place_in_them(visit):
+    made = make_page(invented=True)
+    seen = visit(made.page)
+    places = {one["name"]: one["at"] for one in reversed(made.data["places"])}  # counties win
+    found = seen.evaluate(NAMED_AT)
+    assert {"Adjuntas", "Mayagüez"} <= set(found) <= set(places)
+    assert {name: places[name] for name in found} == found
+
+
 def test_names_are_drawn_only_while_the_base_map_is_missing(visit, made, make):
     """Tests serve no base map; a page without one has its names at once."""
     seen, alone = visit(made.page), visit(make(base_map=False).page)
     seen.until(f"{NAMES}.length > 0")
-    assert set(seen.evaluate(NAMES)) <= {one["name"] for one in made.data["places"]}
-    assert seen.evaluate(NAMES) == alone.evaluate(NAMES)
+    towns = {one["name"]: one["bounds"][:2] for one in made.data["places"] if one["kind"] == "town"}
+    names = seen.evaluate(NAMES)
+    assert names[0] == next(iter(towns)) == "Ponce"
+    # The largest 40 towns in view.
+    assert 10 < len(names) <= 40
+    assert names == [name for name in towns if name in names]
+    assert set(names) <= set(list(towns)[:50])
+    assert alone.evaluate(NAMES) == names
+    assert seen.evaluate(NAMED_AT) == {name: towns[name] for name in names}
     boxes = [one.bounding_box() for one in seen.locator(".geogp-name span").all()]
     for k, one in enumerate(boxes):
         for other in boxes[:k]:

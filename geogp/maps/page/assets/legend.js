@@ -71,7 +71,7 @@ function addBar(box, scale, beyond) {
   const named = scale.names.length > 0;
   const ticks = element('div', named ? 'geogp-ticks geogp-names' : 'geogp-ticks');
   scale.ticks.forEach((tick, place) => {
-    const mark = element('span', '', named ? scale.names[place] : formatNumber(tick));
+    const mark = element('span', '', scale.labels[place]);
     mark.style.left = `${100 * fractionOf(scale, tick)}%`;
     ticks.append(mark);
   });
