@@ -198,9 +198,8 @@ _WIDTHS = {
 def width_label(unit: str) -> str:
     """Return the text of the legend of widths of intervals, of values in a unit."""
     scale = scale_of(unit)
-    if scale.logarithmic:
-        return "95 % interval: upper end divided by lower end"
-    return f"width of the 95 % interval, {scale.unit(unit)}"
+    shown = "upper end / lower end" if scale.logarithmic else scale.unit(unit)
+    return f"width of the 95 % interval, {shown}"
 
 
 def _count_views(zoom: int) -> tuple[View, ...]:

@@ -134,13 +134,16 @@ def make_counts() -> Made:
     return make_arrays(law, "tests")
 
 
-def make_tiers() -> Made:
-    """Return a page of tiers of speed, with an earlier quarter two zooms coarser."""
+def make_tiers(third=0.0) -> Made:
+    """Return a page of tiers of speed, with an earlier quarter two zooms coarser.
+
+    `third` is added to the score of the third tier.
+    """
 
     def law(tiles, seed):
         longitude, latitude = tiles.centres
         waves = [np.sin((5 + k) * longitude + seed) * np.cos(7 * latitude + k) for k in range(4)]
-        mean = 2 * np.column_stack(waves)
+        mean = 2 * np.column_stack(waves) + [0, 0, third, 0]
         return ClassPrediction(mean[None], np.full((1, *mean.shape), 0.3), np.array([np.inf]))
 
     return make_arrays(law, "tier")

@@ -177,6 +177,26 @@ def test_no_layer_compares_quarters_with_squares_of_different_sizes(visit, make,
     assert "squares of" not in seen.inner_text("#geogp-legend")
 
 
+def test_a_threshold_with_all_tiles_on_one_side_names_one_that_divides(visit, made):
+    seen, data = visit(made.page), made.data
+    thresholds = np.array(data["threshold"]["values"])
+    median = values_of(data, "level", data["shown"])
+    low, high = np.nanmin(median), np.nanmax(median)
+    dividing = thresholds[(low < thresholds) & (thresholds <= high)]
+    assert thresholds[0] < low < dividing[0] < dividing[-1] < high < thresholds[-1]
+    for value, side, nearest in (
+        (thresholds[0], "above", dividing[0]),
+        (thresholds[-1], "below", dividing[-1]),
+    ):
+        seen.update(layer="probability", threshold=float(value))
+        assert seen.inner_text(".geogp-note") == (
+            f"In every tile, the probability is {side} 50 %. "
+            f"The nearest threshold that divides the region is {nearest:g} Mbps."
+        )
+    seen.update(threshold=float(dividing[0]))
+    assert seen.locator(".geogp-note").count() == 0
+
+
 def test_layers_are_grouped_by_question(visit, made):
     seen = visit(made.page)
     assert seen.locator("#geogp-layers summary").all_inner_texts() == [

@@ -30,6 +30,7 @@ class Legends {
           hint: this.hintOf(layer, state),
           scale: painted.scale,
           beyond: painted.beyond,
+          note: painted.note,
         });
       }
     }
@@ -46,8 +47,8 @@ class Legends {
   }
 }
 
-/** Fill a legend with the name of the layer, a bar with round numbers, and a hint. */
-function fillLegend(box, {side, label, hint, scale, beyond}) {
+/** Fill a legend with the name of the layer, a bar with round numbers, a note and a hint. */
+function fillLegend(box, {side, label, hint, scale, beyond, note}) {
   box.replaceChildren();
   if (side) {
     box.append(element('span', 'geogp-side', side));
@@ -55,6 +56,9 @@ function fillLegend(box, {side, label, hint, scale, beyond}) {
   box.append(element('h2', '', label.charAt(0).toUpperCase() + label.slice(1)));
   if (scale) {
     addBar(box, scale, beyond);
+  }
+  if (note) {
+    box.append(element('p', 'geogp-note', note));
   }
   if (hint) {
     box.append(element('p', 'geogp-hint', hint));
