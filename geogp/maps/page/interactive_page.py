@@ -45,6 +45,9 @@ _MAX_ZOOM = 20
 _MAX_OUTLINE = 250_000
 """Largest number of bytes of all outlines of one kind, such as counties."""
 
+_KINDS = {TOWN: "towns", "county": "counties", "urban area": "urban areas"}
+"""Kinds of the places of a page, and their plurals."""
+
 _DECIMALS = 4
 _FINEST = 1e-4  # degrees, the same as the rounding
 
@@ -121,13 +124,16 @@ def _rendered(
     # The browser may run these scripts, so they contain no text from data.
     styles, scripts = page_styles(), (leaflet, outlines, own)
     policy = page_policy(styles, scripts, TILE_HOSTS if content["base_map"] else ())
+    found = {place["kind"].partition(" in ")[0] for place in content["places"]}
+    kinds = [plural for kind, plural in _KINDS.items() if kind in found]
     page = _template().render(
         content,
         policy=policy,
         styles=styles,
         scripts=scripts,
         data=data,
-        towns=any(place["kind"].startswith(TOWN) for place in content["places"]),
+        kinds=kinds,
+        towns=_KINDS[TOWN] in kinds,
         answers=answers,
         layers=json_text(list(answers.layers)),
     )

@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -136,6 +137,18 @@ def test_the_page_is_well_formed(made):
     assert set(parsed.labels) <= set(parsed.ids)
     assert "A note." in parsed.shown
     assert "width=device-width" in page
+
+
+def test_the_search_says_what_it_finds(world):
+    counties = halves(world.region, ["Ponce", "Lares"])
+    for invented, layer, kinds in (
+        (False, counties, "towns, counties, "),
+        (True, counties, "counties, "),
+        (True, None, ""),
+    ):
+        made = replace(world, region=replace(world.region, invented=invented))
+        page = page_of(made, counties=layer)[1]
+        assert f">Finds {kinds}coordinates (18.2, -66.4), quadkeys and H3 cells; no " in page
 
 
 def test_the_page_holds_its_data(made):
