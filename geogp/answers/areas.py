@@ -33,7 +33,7 @@ from geogp.errors import RequestError
 from geogp.evaluation.scores import Real
 from geogp.geodata.tiles.targets import find_target
 from geogp.maps.figures.choropleth import Panel, choropleth
-from geogp.maps.scales import SPEED_PALETTE, WIDTH_PALETTE, linear_scale, value_scale
+from geogp.maps.scales import SPEED_PALETTE, WIDTH_PALETTE, value_scale, width_scale
 from geogp.maps.target_quantities import quantity_of
 from geogp.maps.views import View, width_label
 from geogp.models.joint.level import JointLevel
@@ -261,7 +261,7 @@ def _picture(opened: Reopened, request: AreasRequest, levels: AreaLevels) -> byt
             Panel(values, means, "mean"),
             Panel(
                 widths,
-                linear_scale(widths, label=width_label(unit), palette=WIDTH_PALETTE),
+                width_scale(widths, label=width_label(unit), palette=WIDTH_PALETTE, unit=unit),
                 "uncertainty",
             ),
         ),

@@ -84,7 +84,7 @@ def qgis_style(scale: scales.Scale) -> str:
             "maximumValue": repr(scale.high),
         }
         for value in scale.values_at(np.linspace(0, 1, STOPS)).tolist():
-            text = {"value": repr(value), "label": scales.format_tick(float(f"{value:.3g}"))}
+            text = {"value": repr(value), "label": scale.text(value, 3)}
             ET.SubElement(shader, "item", text, alpha="255", color=_colour(scale, value))
     ET.SubElement(pipe, "brightnesscontrast", brightness="0", contrast="0")
     ET.SubElement(pipe, "huesaturation", saturation="0", grayscaleMode="0")

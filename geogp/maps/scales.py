@@ -49,7 +49,8 @@ class Scale:
     colour-blind readers and for print. `low`, `high` and `ticks` are round numbers; values beyond
     an end have the colour of the end. If `logarithmic`, equal distances on the scale are equal
     factors; `shift` is added before the logarithm, because counts may be 0. A scale of classes has
-    their `names`; its values are numbers of classes, and each class has one colour.
+    their `names`; its values are numbers of classes, and each class has one colour. If `factors`,
+    values are log10 of factors, and their texts are factors.
     """
 
     label: str
@@ -60,11 +61,17 @@ class Scale:
     ticks: tuple[float, ...]
     shift: float = 0.0
     names: tuple[str, ...] = ()
+    factors: bool = False
 
     @property
     def labels(self) -> list[str]:
         """The text of each tick."""
-        return list(self.names) or [format_tick(tick) for tick in self.ticks]
+        return list(self.names) or [self.text(tick) for tick in self.ticks]
+
+    def text(self, value: float, digits: int = 6) -> str:
+        """Return a value as text, with at most so many significant digits."""
+        shown = format_tick(float(f"{10**value if self.factors else value:.{digits}g}"))
+        return f"\N{MULTIPLICATION SIGN}{shown}" if self.factors else shown
 
     @property
     def colour_map(self) -> Colormap:
@@ -155,6 +162,19 @@ def share_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Sc
 def linear_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Scale:
     """Return a linear scale with round numbers as ends; raise DataError if no value is finite."""
     return _linear(*_range_of(values, label), label, palette)
+
+
+def width_scale(values: NDArray[np.floating], *, label: str, palette: str, unit: str) -> Scale:
+    """Return a linear scale for widths of intervals of values of a unit.
+
+    Widths of log10 are log10 of factors, and its ticks are round factors. Raises DataError if no
+    value is finite.
+    """
+    if not scale_of(unit).logarithmic:
+        return linear_scale(values, label=label, palette=palette)
+    made = speed_scale(10.0 ** np.asarray(values), label=label, palette=palette)
+    low, *_, high = ticks = tuple(np.log10(made.ticks).tolist())
+    return replace(made, low=low, high=high, ticks=ticks, logarithmic=False, factors=True)
 
 
 def change_scale(

@@ -175,7 +175,7 @@ def _speed_views(quantity: Quantity) -> tuple[View, ...]:
             f"Uncertainty of {subject}",
             width_label(unit),
             scales.WIDTH_PALETTE,
-            scales.linear_scale,
+            partial(scales.width_scale, unit=unit),
             _WIDTHS[quantity.scale],
             quantity.scale.unit(unit),
             HOW_SURE,
@@ -189,7 +189,7 @@ _MEANS = {
     PERCENT: "The average of {predicted}.",
 }
 _WIDTHS = {
-    LOG10: "log10 of the ratio of upper to lower bound; 1 means a ratio of 10.",
+    LOG10: "\N{MULTIPLICATION SIGN}3 means that the upper end is three times the lower end.",
     DECIBELS: "The upper minus the lower bound.",
     PERCENT: "The upper minus the lower bound, in percentage points.",
 }
@@ -198,8 +198,8 @@ _WIDTHS = {
 def width_label(unit: str) -> str:
     """Return the text of the legend of widths of intervals, of values in a unit."""
     scale = scale_of(unit)
-    end = " (1 = tenfold)" if scale.logarithmic else ""
-    return f"width of the 95 % interval, {scale.unit(unit)}{end}"
+    shown = "upper end / lower end" if scale.logarithmic else scale.unit(unit)
+    return f"width of the 95 % interval, {shown}"
 
 
 def _count_views(zoom: int) -> tuple[View, ...]:

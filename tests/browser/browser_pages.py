@@ -69,13 +69,22 @@ def waves(tiles):
 
 
 def make_page(
-    *, zoom=14, name="Isla", county="Ponce", past=2, target="download", df=None, up=0, **options
+    *,
+    zoom=14,
+    name="Isla",
+    county="Ponce",
+    past=2,
+    target="download",
+    df=None,
+    up=0,
+    invented=False,
+    **options,
 ) -> Made:
     """Return a page of a synthetic region with `past` earlier quarters, `up` zooms coarser.
 
     With `df`, the law is that of a normal and a Student-t part with so many degrees of freedom.
     """
-    region = irregular_region(name)
+    region = replace(irregular_region(name), invented=invented)
     world = make_world(region, zoom, target)
     if df is not None:
         p = world.prediction
@@ -125,13 +134,16 @@ def make_counts() -> Made:
     return make_arrays(law, "tests")
 
 
-def make_tiers() -> Made:
-    """Return a page of tiers of speed, with an earlier quarter two zooms coarser."""
+def make_tiers(third=0.0) -> Made:
+    """Return a page of tiers of speed, with an earlier quarter two zooms coarser.
+
+    `third` is added to the score of the third tier.
+    """
 
     def law(tiles, seed):
         longitude, latitude = tiles.centres
         waves = [np.sin((5 + k) * longitude + seed) * np.cos(7 * latitude + k) for k in range(4)]
-        mean = 2 * np.column_stack(waves)
+        mean = 2 * np.column_stack(waves) + [0, 0, third, 0]
         return ClassPrediction(mean[None], np.full((1, *mean.shape), 0.3), np.array([np.inf]))
 
     return make_arrays(law, "tier")

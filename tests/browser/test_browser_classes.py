@@ -48,3 +48,26 @@ def test_a_click_gives_the_class_and_all_probabilities(visit, tiers):
         assert number == pytest.approx(100 * p, abs=1.5)
     assert "NaN" not in "".join(lines)
     assert np.isfinite(unpack(data["arrays"]["entropy"])[0, row, column])
+
+
+def test_a_map_of_one_class_says_so_and_which_class_divides_it(visit, tiers):
+    seen = visit(tiers.page)
+    assert seen.locator(".geogp-note").count() == 0
+    alone = make_tiers(third=4.5)
+    seen, data = visit(alone.page), alone.data
+    inside = np.isfinite(unpack(data["arrays"]["tier"])[0])
+    assert set(unpack(data["arrays"]["tier"])[0][inside]) == {2}
+    names, dividing = list(SPEED_TIERS), []
+    for number, name in enumerate(("p_at_least_5_1", "p_at_least_7_1", "p_at_least_35_3"), 1):
+        p = unpack(data["arrays"][name])[0][inside]
+        dividing += [number] if p.min() < 0.5 <= p.max() else []
+        seen.update(layer=name)
+        assert ("In every tile" in seen.inner_text("#geogp-legend")) == (number not in dividing)
+    seen.update(layer="tier")
+    kind = "probability of at least a tier"
+    nearest = [names[number] for number in sorted(dividing, key=lambda one: abs(one - 2))]
+    assert seen.inner_text(".geogp-note") == f"Every tile has the tier {names[2]}. " + (
+        f"The nearest {kind} that divides the region is {nearest[0]}."
+        if nearest
+        else f"No {kind} divides the region."
+    )

@@ -24,6 +24,8 @@ CORNERS = """name => {
 
 SCALE = "geogp.page.pictures.main.painted.scale"
 
+TIMES = "\N{MULTIPLICATION SIGN}"
+
 
 @pytest.fixture(scope="module")
 def layers(made):
@@ -60,12 +62,14 @@ def check_layers(seen, data, layers):
         assert scale == layer_of(data, name).get("scale", scale)
         assert_coloured(seen.picture(), values, scale)
         legend = seen.inner_text("#geogp-legend")
-        ticks = scale["ticks"]
-        shown = [
-            float(t.replace("\N{MINUS SIGN}", "-").replace(",", ""))
-            for t in seen.locator("#geogp-legend .geogp-ticks span").all_inner_texts()
+        shown = seen.locator("#geogp-legend .geogp-ticks span").all_inner_texts()
+        assert shown == scale["labels"]
+        factors = shown[0].startswith(TIMES)
+        assert factors == (name == "width" and data["unit"] == "Mbps")
+        ticks = [
+            float(t.strip(TIMES).replace("\N{MINUS SIGN}", "-").replace(",", "")) for t in shown
         ]
-        np.testing.assert_allclose(shown, ticks, rtol=1e-6)
+        np.testing.assert_allclose(np.log10(ticks) if factors else ticks, scale["ticks"], rtol=1e-6)
         words = f"at least {threshold:g} {data['unit']}" if name == "probability" else ""
         assert words in legend
 
@@ -171,6 +175,26 @@ def test_no_layer_compares_quarters_with_squares_of_different_sizes(visit, make,
     assert ("in the middle of squares of 9.3 km" in seen.inner_text("#geogp-legend")) == bool(up)
     seen.update(quarter=2)
     assert "squares of" not in seen.inner_text("#geogp-legend")
+
+
+def test_a_threshold_with_all_tiles_on_one_side_names_one_that_divides(visit, made):
+    seen, data = visit(made.page), made.data
+    thresholds = np.array(data["threshold"]["values"])
+    median = values_of(data, "level", data["shown"])
+    low, high = np.nanmin(median), np.nanmax(median)
+    dividing = thresholds[(low < thresholds) & (thresholds <= high)]
+    assert thresholds[0] < low < dividing[0] < dividing[-1] < high < thresholds[-1]
+    for value, side, nearest in (
+        (thresholds[0], "above", dividing[0]),
+        (thresholds[-1], "below", dividing[-1]),
+    ):
+        seen.update(layer="probability", threshold=float(value))
+        assert seen.inner_text(".geogp-note") == (
+            f"In every tile, the probability is {side} 50 %. "
+            f"The nearest threshold that divides the region is {nearest:g} Mbps."
+        )
+    seen.update(threshold=float(dividing[0]))
+    assert seen.locator(".geogp-note").count() == 0
 
 
 def test_layers_are_grouped_by_question(visit, made):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from browser_acts import CLICK, click, facts, serious
-from browser_pages import DESKTOP, PHONE
+from browser_pages import DESKTOP, PHONE, make_page
 from browser_runs import ACROSS
 from browser_values import pixels, place_of
 
@@ -37,9 +37,13 @@ def test_the_first_view_is_of_the_main_part_and_a_button_shows_all(visit, across
     assert not holds(main, every)
     view = seen.evaluate(VIEW)
     assert holds(view, main)
-    # Half a zoom nearer it would not fit, on a wide map beside the card.
-    height, width = view[2] - view[0], (view[3] - view[1]) * (0.65 if size is DESKTOP else 1)
-    assert (main[2] - main[0]) > 0.65 * height or (main[3] - main[1]) > 0.65 * width
+    # It fills the window but for a margin of 12 pixels, and zooms in steps of 3 %.
+    box = seen.locator(".geogp-map").bounding_box()
+    share = max(
+        (main[k + 2] - main[k]) / (view[k + 2] - view[k]) * length / (length - 24)
+        for k, length in enumerate((box["height"], box["width"]))
+    )
+    assert 0.95 < share <= 1.001
     assert seen.get_attribute(HOME, "aria-label") == "Show the whole region"
     assert serious(seen, npm) == []
     seen.focus(HOME)
@@ -57,19 +61,28 @@ def test_a_page_of_one_part_shows_all_of_it(visit, made):
     assert holds(seen.evaluate(VIEW), whole(made.data))
 
 
-@pytest.mark.parametrize("width", [1280, 1440, 1920])
-def test_the_card_does_not_cover_the_east_of_the_region(visit, made, width):
-    seen, (south, _, north, east) = (
-        visit(made.page, size={"width": width, "height": 900}),
-        made.data["view"],
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_an_open_card_covers_neither_its_place_nor_a_view_of_all(visit, made, size):
+    seen, (_, _, north, east) = visit(made.page, size=size), made.data["view"]
+    place = [18.1, -66.5]
+    inset = [150, 100] if size is DESKTOP else [60, 80]  # from the corner where the card opens
+    seen.evaluate(
+        """([place, [x, y], above]) => { const {map} = geogp.page; const size = map.getSize();
+          const wanted = L.point(size.x - x, above ? y : size.y - y);
+          map.panBy(map.latLngToContainerPoint(place).subtract(wanted), {animate: false}); }""",
+        [place, inset, size is DESKTOP],
     )
-    before = seen.evaluate(VIEW)
-    seen.update(point=[18.1, -66.5])
+    before = seen.evaluate(CLICK, place)
+    seen.mouse.click(*before)
+    seen.settle()
     card = seen.locator("#geogp-place").bounding_box()
-    for latitude in (south, north):
-        x, _ = seen.evaluate(CLICK, [latitude, east])
-        assert x < card["x"]
-    assert seen.evaluate(VIEW) == before
+    assert card["x"] < before[0] < card["x"] + card["width"]
+    assert card["y"] < before[1] < card["y"] + card["height"]
+    after = seen.evaluate(CLICK, place)
+    assert after[0] < card["x"] or after[1] < card["y"]
+    if size is DESKTOP:
+        seen.click(HOME)
+        assert seen.evaluate(CLICK, [north, east])[0] < card["x"]
 
 
 def test_an_address_counts_before_the_first_view(visit, across):
@@ -145,12 +158,32 @@ def test_the_kernel_is_drawn_on_both_sides(visit, across):
 NAMES = "Array.from(document.querySelectorAll('.geogp-name'), (one) => one.textContent)"
 
 
+NAMED_AT = """Object.fromEntries(geogp.page.names.group.getLayers().map((one) => [
+  one.options.icon.options.html.textContent, [one.getLatLng().lat, one.getLatLng().lng]]))"""
+
+
+def test_without_towns_the_polygons_are_named_at_a_place_in_them(visit):
+    made = make_page(invented=True)
+    seen = visit(made.page)
+    places = {one["name"]: one["at"] for one in reversed(made.data["places"])}  # counties win
+    found = seen.evaluate(NAMED_AT)
+    assert {"Adjuntas", "Mayagüez"} <= set(found) <= set(places)
+    assert {name: places[name] for name in found} == found
+
+
 def test_names_are_drawn_only_while_the_base_map_is_missing(visit, made, make):
     """Tests serve no base map; a page without one has its names at once."""
     seen, alone = visit(made.page), visit(make(base_map=False).page)
     seen.until(f"{NAMES}.length > 0")
-    assert set(seen.evaluate(NAMES)) <= {one["name"] for one in made.data["places"]}
-    assert seen.evaluate(NAMES) == alone.evaluate(NAMES)
+    towns = {one["name"]: one["bounds"][:2] for one in made.data["places"] if one["kind"] == "town"}
+    names = seen.evaluate(NAMES)
+    assert names[0] == next(iter(towns)) == "Ponce"
+    # The largest 40 towns in view.
+    assert 10 < len(names) <= 40
+    assert names == [name for name in towns if name in names]
+    assert set(names) <= set(list(towns)[:50])
+    assert alone.evaluate(NAMES) == names
+    assert seen.evaluate(NAMED_AT) == {name: towns[name] for name in names}
     boxes = [one.bounding_box() for one in seen.locator(".geogp-name span").all()]
     for k, one in enumerate(boxes):
         for other in boxes[:k]:

@@ -15,6 +15,7 @@ from geogp.maps.scales import (
     linear_scale,
     paletted_png,
     speed_scale,
+    width_scale,
 )
 
 
@@ -147,6 +148,25 @@ def test_refusals():
         speed_scale(np.array([0.0, 1.0]), label="Mbps", palette="viridis")
     with pytest.raises(DataError, match="2 colours and indices up to 2"):
         paletted_png(np.array([[2]], np.uint8), np.zeros((2, 4), np.uint8))
+
+
+def test_widths_of_log10_are_shown_as_factors():
+    widths = np.log10(np.geomspace(1.9, 21, 500))
+    scale = width_scale(widths, label="width", palette="magma", unit="Mbps")
+    times = "\N{MULTIPLICATION SIGN}"
+    factors = [f"{round(10**tick, 6):g}" for tick in scale.ticks]
+    assert (factors[0], factors[-1]) == ("1.5", "30")
+    assert scale.labels == [times + factor for factor in factors]
+    assert (scale.low, scale.high) == (scale.ticks[0], scale.ticks[-1])
+    # Equal steps of log10 are equal distances.
+    np.testing.assert_allclose(
+        np.diff(scale.fraction([0.5, 0.7, 0.9])), 0.2 / (scale.high - scale.low)
+    )
+    assert scale.text(0.5, 3) == f"{times}3.16"
+    narrow = width_scale(np.log10([1.21, 1.3, 1.38]), label="width", palette="magma", unit="ms")
+    assert narrow.labels[0] == f"{times}1.2"
+    decibels = width_scale(np.array([3.0, 9.0]), label="width", palette="magma", unit="dB")
+    assert decibels.labels == [format_tick(tick) for tick in decibels.ticks]
 
 
 def test_each_class_has_one_colour_and_its_name():

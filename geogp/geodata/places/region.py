@@ -169,6 +169,14 @@ class Region:
         return MultiPolygon([piece for part in parts for piece in cut_at_antimeridian(part)])
 
     @property
+    def heading(self) -> str:
+        """The name for headings; words if the name is that of a file, such as ``drive_log``."""
+        if self.name != self.code:
+            return self.name
+        words = self.name.replace("_", " ").strip()
+        return words[:1].upper() + words[1:]
+
+    @property
     def urban_vintage(self) -> int | None:
         """Census year of the urban areas; None if the strata are not urban and rural."""
         return None if self.strata is None else self.strata.vintage

@@ -52,7 +52,7 @@ def map_figure(grid: xr.Dataset, region: Region, view: str, *, quarter: str | No
         figure_layout.draw_bar(bar, scale, extend, vertical=True)
         canvas.legend(keys, figure_layout.LEFT, 0.7)
     quarter = quarter or str(grid.attrs.get("quarter", ""))
-    where = ", ".join(text for text in (region.name, quarter) if text)
+    where = ", ".join(text for text in (region.heading, quarter) if text)
     canvas.heading(below + height + 0.17, shown.title, where)
     return canvas.png(str(grid.attrs.get("attribution", "")))
 

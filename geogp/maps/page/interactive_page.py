@@ -45,6 +45,9 @@ _MAX_ZOOM = 20
 _MAX_OUTLINE = 250_000
 """Largest number of bytes of all outlines of one kind, such as counties."""
 
+_KINDS = {TOWN: "towns", "county": "counties", "urban area": "urban areas"}
+"""Kinds of the places of a page, and their plurals."""
+
 _DECIMALS = 4
 _FINEST = 1e-4  # degrees, the same as the rounding
 
@@ -86,8 +89,10 @@ def map_page(
 
     `data` comes from `page_data.py`; the page shows texts in `data` literally, never as HTML.
     `attribution` names the source of the data and the licence; `notes` are sentences. `base_map`
-    shows streets and names below the data; without it, the page makes no network requests.
+    shows streets and names below the data; without it, the page makes no network requests. An
+    invented region has no base map, because the real names there are those of other places.
     """
+    base_map = base_map and not region.invented
     layers = _outlines(region, counties)
     outlines, variables = _map_script(Frame(**data["frame"]), layers, base_map=base_map)
     words = {}
@@ -119,13 +124,16 @@ def _rendered(
     # The browser may run these scripts, so they contain no text from data.
     styles, scripts = page_styles(), (leaflet, outlines, own)
     policy = page_policy(styles, scripts, TILE_HOSTS if content["base_map"] else ())
+    found = {place["kind"].partition(" in ")[0] for place in content["places"]}
+    kinds = [plural for kind, plural in _KINDS.items() if kind in found]
     page = _template().render(
         content,
         policy=policy,
         styles=styles,
         scripts=scripts,
         data=data,
-        towns=any(place["kind"].startswith(TOWN) for place in content["places"]),
+        kinds=kinds,
+        towns=_KINDS[TOWN] in kinds,
         answers=answers,
         layers=json_text(list(answers.layers)),
     )
@@ -147,7 +155,7 @@ def _map_script(
     page = folium.Map(
         location=((south + north) / 2, (west + east) / 2),
         tiles=None,
-        zoom_snap=0.25,
+        zoom_snap=0.05,  # the first view fills the window up to 3 %
         attribution_control=False,
     )
     page.options["max_zoom"] = _MAX_ZOOM  # the parameter of `Map` applies only to the tiles

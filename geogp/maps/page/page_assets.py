@@ -10,6 +10,7 @@ SCRIPTS = (
     "law.js",
     "colours.js",
     "kernel.js",
+    "sides.js",
     "painter.js",
     "picture.js",
     "words.js",

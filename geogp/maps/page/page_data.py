@@ -17,8 +17,8 @@ The browser decodes and draws the data; the page contains no pictures. The keys 
   numbers of tests their sums, packed: a row for each quarter, and a column for each cell with
   tests, in the order of the cells;
 - ``arrays``: rasters of numbers of tests, of the flag for far tiles, and of indices in ``names``;
-- ``places``: counties, urban areas and towns with their bounds; ``towns_left_out``: a sentence if
-  there are too many towns, else empty;
+- ``places``: counties and urban areas with their bounds and a place in them, and towns, the largest
+  first; ``towns_left_out``: a sentence if there are too many towns, else empty;
 - ``layers``, ``slices``, ``threshold``, ``kernel``: see the other modules of this folder;
 - ``steps``: the packing steps (decoded values differ from the map by at most half a step), and the
   largest errors of a probability found on some tiles, with the number of these tiles.

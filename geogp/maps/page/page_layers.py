@@ -49,6 +49,7 @@ def scale_json(scale: Scale) -> dict[str, Any]:
         "logarithmic": scale.logarithmic,
         "shift": scale.shift,
         "ticks": list(scale.ticks),
+        "labels": scale.labels,
         "names": list(scale.names),
         "colours": _hex(scale.colours()),
     }

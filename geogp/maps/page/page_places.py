@@ -50,10 +50,11 @@ def unwrapped(region: Region, layer: PolygonLayer) -> list[BaseGeometry]:
 
 
 def named_places(region: Region, layers: Sequence[PolygonLayer | None]) -> list[dict[str, Any]]:
-    """Return name, kind and bounds [south, west, north, east] of the polygons in a region.
+    """Return name, kind, bounds and place of the polygons in a region.
 
-    If a polygon extends beyond the region, such as an urban area across a border, the bounds are
-    for the part within the region's bounds.
+    If a polygon extends beyond the region, such as an urban area across a border, the bounds
+    [south, west, north, east] are for the part within the region's bounds. The place ``at``
+    [latitude, longitude] is inside the largest part of the polygon on the region's land.
     """
     shapely.prepare(region.boundary)
     places = []
@@ -65,9 +66,16 @@ def named_places(region: Region, layers: Sequence[PolygonLayer | None]) -> list[
             if inside.is_empty or not shapely.intersects(region.boundary, shape):
                 continue
             west, south, east, north = (round(float(edge), 4) for edge in inside.bounds)
-            bounds = [south, west, north, east]
-            places.append({"name": name, "kind": layer.name, "bounds": bounds})
+            place = {"name": name, "kind": layer.name, "bounds": [south, west, north, east]}
+            places.append(place | {"at": _place_in(shapely.intersection(region.boundary, shape))})
     return places
+
+
+def _place_in(shape: BaseGeometry) -> list[float]:
+    """Return latitude and longitude of a point in the largest part of a shape."""
+    parts = shapely.get_parts(shape)
+    point = parts[np.argmax(shapely.area(parts))].representative_point()
+    return [round(point.y, 4), round(point.x, 4)]
 
 
 def _read_towns() -> pd.DataFrame:

@@ -113,7 +113,7 @@ class MapContent:
         if len(tiles) > LARGE_TILES and has_zarr():
             write_zarr(self.grid, folder / "grid.zarr")
         write_map_figures(self.grid, region, folder, quarter=self.question.label())
-        title = f"Influence of one place on all other places, {region.name}"
+        title = f"Influence of one place on all other places, {region.heading}"
         target = str(self.grid.attrs["target"])
         kernel = slices_panels(region, tiles, self.page.slices, target=target, title=title)
         write_bytes(folder / "kernel.png", kernel.png(attribution))
@@ -214,7 +214,7 @@ def _page(asker: MapPredictor, tiles: Tiles, law: Prediction, model: RunModel) -
     return PageContent(
         region,
         tiles,
-        f"{region.name}: {quantity.subject}, {question.label()}",
+        f"{region.heading}: {quantity.subject}, {question.label()}",
         question.words(),
         tuple(quarters),
         shown,

@@ -38,6 +38,18 @@ def test_points_are_tested_as_shapely_does_one_by_one(testland):
     assert 100 < found.sum() < len(found) - 100
 
 
+@pytest.mark.parametrize(
+    ("code", "name", "heading"),
+    [
+        ("drive_log_2024", "drive_log_2024", "Drive log 2024"),
+        ("PR", "Puerto Rico", "Puerto Rico"),
+        ("own_region", "own region", "own region"),  # as the user wrote it
+    ],
+)
+def test_the_name_of_a_file_is_written_in_words(code, name, heading):
+    assert Region.from_geometry(code, name, box(0, 0, 1, 1)).heading == heading
+
+
 def test_holes_are_out_and_islands_are_in(testland):
     places = [Polygon(LAKE).centroid, ISLAND.centroid, TOWN.centroid, Point(-65.95, 18.16)]
     inside = testland.contains([place.x for place in places], [place.y for place in places])

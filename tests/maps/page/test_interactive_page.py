@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -136,6 +137,18 @@ def test_the_page_is_well_formed(made):
     assert set(parsed.labels) <= set(parsed.ids)
     assert "A note." in parsed.shown
     assert "width=device-width" in page
+
+
+def test_the_search_says_what_it_finds(world):
+    counties = halves(world.region, ["Ponce", "Lares"])
+    for invented, layer, kinds in (
+        (False, counties, "towns, counties, "),
+        (True, counties, "counties, "),
+        (True, None, ""),
+    ):
+        made = replace(world, region=replace(world.region, invented=invented))
+        page = page_of(made, counties=layer)[1]
+        assert f">Finds {kinds}coordinates (18.2, -66.4), quadkeys and H3 cells; no " in page
 
 
 def test_the_page_holds_its_data(made):
@@ -297,7 +310,7 @@ def test_the_pages_own_scripts_are_small_and_read_no_html():
         assert max(map(len, text.splitlines())) <= 110
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", text)
     assert not re.search(r"/\*|//[^\n]*[.:]$", page_scripts()[1].replace("://", ""))
-    assert len(page_scripts()[1]) < 82_000
+    assert len(page_scripts()[1]) < 86_000
 
 
 def test_a_rough_map_takes_few_bytes_a_tile():

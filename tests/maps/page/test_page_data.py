@@ -346,6 +346,15 @@ def test_places_have_their_bounds_within_the_region(world, data):
     assert north == pytest.approx(edges[3], abs=1e-4)
 
 
+def test_the_place_of_a_polygon_is_in_its_largest_part_on_land():
+    land = box(0, 10, 1, 11).union(box(3, 10, 3.5, 11))
+    region = Region.from_geometry("L", "Land", land)
+    bay = Polygon([(0.1, 10.1), (0.9, 10.1), (0.9, 10.9), (0.8, 10.9), (0.8, 10.2), (0.1, 10.2)])
+    shape = MultiPolygon([bay, box(3.4, 10, 9, 11)])  # the larger part is mostly in the sea
+    (place,) = named_places(region, [PolygonLayer("county", ("A",), (shape,))])
+    assert bay.contains(Point(*place["at"][::-1]))
+
+
 def test_a_far_island_without_tests_is_not_in_the_first_view():
     frame = Frame(10, 100, 200, 60, 12)
     tests = np.full((12, 60), np.nan)
@@ -420,7 +429,8 @@ def test_no_real_town_lies_in_an_invented_region(world):
     assert towns_on(world.tiles, region, None) == ([], "")
     data = page_data(world.grid, content_of(world, region=region))
     assert {place["kind"] for place in data["places"]} == {"county"}
-    assert "GeoNames" not in map_page(data, region)
+    page = map_page(data, region)
+    assert not [name for name in ("GeoNames", "OpenStreetMap", "cartocdn") if name in page]
     assert "GeoNames" in map_page(page_data(world.grid, content_of(world)), world.region)
 
 

@@ -74,6 +74,7 @@ def test_the_run_says_what_it_read(run, drive):
     told = run_json(run)
     table = pd.read_csv(drive)
     assert told["region"] == told["region_name"] == "drive"
+    assert "<h1>Drive: " in (run.path / "map.html").read_text("utf-8")
     assert told["quarters"] == ["2023Q3", "2023Q4"]
     assert told["attribution"] == "Measurements of drive.csv"
     item = json.loads((run.path / "item.json").read_text("utf-8"))

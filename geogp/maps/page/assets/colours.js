@@ -1,7 +1,7 @@
 /**
  * A map from values to colours; see geogp.maps.scales.Scale.
  * @typedef {{low: number, high: number, logarithmic: boolean, shift: number, ticks: number[],
- *   names: string[], colours: string[]}} Scale
+ *   labels: string[], names: string[], colours: string[]}} Scale
  */
 
 /** Return round numbers from at most `low` to at least `high`, with about four steps. */
@@ -27,7 +27,8 @@ function kernelScale(values, palettes) {
   const least = low > high / 2 ? low : 0;
   const ticks = negative ? roundTicks(-reach, reach) : roundTicks(least, high);
   return {
-    low: ticks[0], high: ticks[ticks.length - 1], logarithmic: false, shift: 0, ticks, names: [],
+    low: ticks[0], high: ticks[ticks.length - 1], logarithmic: false, shift: 0, ticks,
+    labels: ticks.map((tick) => formatNumber(tick)), names: [],
     colours: negative ? palettes.diverging : palettes.sequential,
   };
 }

@@ -30,6 +30,7 @@ class Legends {
           hint: this.hintOf(layer, state),
           scale: painted.scale,
           beyond: painted.beyond,
+          note: painted.note,
         });
       }
     }
@@ -46,8 +47,8 @@ class Legends {
   }
 }
 
-/** Fill a legend with the name of the layer, a bar with round numbers, and a hint. */
-function fillLegend(box, {side, label, hint, scale, beyond}) {
+/** Fill a legend with the name of the layer, a bar with round numbers, a note and a hint. */
+function fillLegend(box, {side, label, hint, scale, beyond, note}) {
   box.replaceChildren();
   if (side) {
     box.append(element('span', 'geogp-side', side));
@@ -55,6 +56,9 @@ function fillLegend(box, {side, label, hint, scale, beyond}) {
   box.append(element('h2', '', label.charAt(0).toUpperCase() + label.slice(1)));
   if (scale) {
     addBar(box, scale, beyond);
+  }
+  if (note) {
+    box.append(element('p', 'geogp-note', note));
   }
   if (hint) {
     box.append(element('p', 'geogp-hint', hint));
@@ -71,7 +75,7 @@ function addBar(box, scale, beyond) {
   const named = scale.names.length > 0;
   const ticks = element('div', named ? 'geogp-ticks geogp-names' : 'geogp-ticks');
   scale.ticks.forEach((tick, place) => {
-    const mark = element('span', '', named ? scale.names[place] : formatNumber(tick));
+    const mark = element('span', '', scale.labels[place]);
     mark.style.left = `${100 * fractionOf(scale, tick)}%`;
     ticks.append(mark);
   });

@@ -1,11 +1,13 @@
-const MOST_NAMES = 60;
+const MOST_NAMES = 40;
 
-/** Names of counties and towns, for a page whose base map is missing. */
+/** Names of towns, else of counties and urban areas, for a page whose base map is missing. */
 class Names {
   constructor(map, places) {
     this.map = map;
     const size = ({bounds: [south, west, north, east]}) => (north - south) * (east - west);
-    this.places = places.slice().sort((one, other) => size(other) - size(one));
+    const towns = places.filter(({at}) => !at).map(({name, bounds}) => ({name, at: bounds.slice(0, 2)}));
+    // Towns are in the order of their population.
+    this.places = towns.length ? towns : places.slice().sort((one, other) => size(other) - size(one));
     this.group = L.layerGroup();
     const pane = map.createPane('geogp-pane-names');
     Object.assign(pane.style, {zIndex: 350, pointerEvents: 'none'});
@@ -29,7 +31,7 @@ class Names {
     }
   }
 
-  /** Draw the names of the largest places in view that do not overlap, each name once. */
+  /** Draw the names of the largest places in view, if they do not overlap, each name once. */
   draw() {
     this.group.clearLayers();
     if (!this.map.hasLayer(this.group)) {
@@ -37,16 +39,15 @@ class Names {
     }
     const view = L.bounds([0, 0], this.map.getSize());
     const drawn = [];
-    for (const {name, bounds: [south, west, north, east]} of this.places) {
-      const middle = [(south + north) / 2, (west + east) / 2];
-      const at = this.map.latLngToContainerPoint(middle);
+    const largest = this.places.map(({name, at}) => ({name, at, point: this.map.latLngToContainerPoint(at)}))
+      .filter(({point}) => view.contains(point)).slice(0, MOST_NAMES);
+    for (const {name, at, point} of largest) {
       const reach = L.point(4 * name.length + 6, 11);
-      const box = L.bounds(at.subtract(reach), at.add(reach));
-      const taken = drawn.some((one) => one.name === name || one.box.intersects(box));
-      if (drawn.length < MOST_NAMES && view.contains(at) && !taken) {
+      const box = L.bounds(point.subtract(reach), point.add(reach));
+      if (!drawn.some((one) => one.name === name || one.box.intersects(box))) {
         drawn.push({name, box});
         const icon = L.divIcon({className: 'geogp-name', html: element('span', '', name), iconSize: null});
-        L.marker(middle, {
+        L.marker(at, {
           icon, interactive: false, keyboard: false, pane: 'geogp-pane-names',
         }).addTo(this.group);
       }

@@ -154,9 +154,10 @@ class MapPage {
   }
 
   /** Choose a place, as a click on the map does. */
-  choose(place) {
+  async choose(place) {
     const {lat, lng} = place;
-    return this.update({point: [lat, lng]});
+    await this.update({point: [lat, lng]});
+    this.card.uncover(place);
   }
 
   /** Listen to events of the map, and show the state in the address. */

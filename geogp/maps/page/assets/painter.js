@@ -69,8 +69,9 @@ class Painter {
   }
 
   /**
-   * Return the number of each cell's colour, whether values lie beyond the scale, and the scale.
-   * @returns {Promise<{indices: Uint8Array, beyond: boolean[], scale: ?Scale}>}
+   * Return the number of each cell's colour, whether values lie beyond the scale, the scale, and a
+   * note if all tiles are on the same side.
+   * @returns {Promise<{indices: Uint8Array, beyond: boolean[], scale: ?Scale, note: ?string}>}
    */
   async paint(layer, state) {
     const {source, scale} = layer;
@@ -88,12 +89,15 @@ class Painter {
       return this.painted(inside, scale, (cell) => changeOf(this.data, mean.at(cell)));
     }
     if ('array' in source) {
-      const array = await this.array(source.array, state.quarter);
-      return this.painted(inside, scale, (cell) => array.at(cell));
+      const arrayOf = (name) => this.array(name, state.quarter);
+      const array = await arrayOf(source.array);
+      const note = await classSide(this.data, layer, inside, arrayOf);
+      return {...this.painted(inside, scale, (cell) => array.at(cell)), note};
     }
     const law = await this.law(state.quarter);
     if (source.probability) {
-      return this.probabilities(law, inside, scale, state.threshold);
+      const note = thresholdSide(this.data, law, inside, state.threshold);
+      return {...this.probabilities(law, inside, scale, state.threshold), note};
     }
     if (source.change) {
       const first = await this.law(0);

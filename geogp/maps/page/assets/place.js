@@ -1,11 +1,13 @@
 const CARD_ROOM = 310;
 const WIDE_MAP = 900;
+const CARD_GAP = 12;
 
-/** Show bounds, on a wide map in the part that the card does not cover. */
-function fitBeside(map, bounds, space, options) {
-  const card = map.getSize().x >= WIDE_MAP ? CARD_ROOM : 0;
+/** Show bounds; on a wide map, beside the card if the card is or will be open. */
+function fitBeside(map, bounds, space, {card = false, ...options}) {
+  const open = card || !document.getElementById('geogp-place').hidden;
+  const room = open && map.getSize().x >= WIDE_MAP ? CARD_ROOM : 0;
   map.fitBounds(bounds, {
-    paddingTopLeft: [space, space], paddingBottomRight: [space + card, space], ...options,
+    paddingTopLeft: [space, space], paddingBottomRight: [space + room, space], ...options,
   });
 }
 
@@ -25,6 +27,17 @@ class PlaceCard {
       page.update({point: null});
       map.getContainer().focus();
     });
+  }
+
+  /** Move the map if the open card covers a place: aside on a wide map, else up. */
+  uncover(place) {
+    const [card, around] = [this.box, this.map.getContainer()].map((one) => one.getBoundingClientRect());
+    const {x, y} = this.map.latLngToContainerPoint(place).add([around.left, around.top]);
+    const [across, down] = [x - card.left + CARD_GAP, y - card.top + CARD_GAP];
+    if (!this.box.hidden && across > 0 && down > 0 && y < card.bottom + CARD_GAP) {
+      const shift = this.map.getSize().x >= WIDE_MAP ? [across, 0] : [0, down];
+      this.map.panBy(shift, {animate: !stillWanted()});
+    }
   }
 
   /** Show the place of a state, if the state has one. */

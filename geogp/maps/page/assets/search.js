@@ -36,9 +36,9 @@ function placeOfQuadkey(text) {
 class Search {
   constructor(page) {
     this.page = page;
-    this.places = page.data.places.map(({name, kind, bounds}) => {
+    this.places = page.data.places.map(({name, kind, bounds, at}) => {
       const [south, west, north] = bounds;
-      return {name, kind, bounds, words: `${name}, ${kind}`, point: south === north && [south, west]};
+      return {name, kind, bounds, at, words: `${name}, ${kind}`, point: south === north && [south, west]};
     });
     const form = document.getElementById('geogp-search');
     this.field = document.getElementById('geogp-search-field');
@@ -93,7 +93,7 @@ class Search {
     const words = `The map shows ${place.words}.`;
     this.answer.textContent = place.point ? '' : words;
     const maxZoom = place.name && place.point ? 12 : 14;
-    fitBeside(page.map, corners, 30, {maxZoom, animate: !stillWanted()});
+    fitBeside(page.map, corners, 30, {card: true, maxZoom, animate: !stillWanted()});
     page.panel.fold();
     await page.update({point: place.point || await this.middle(place)});
     if (place.point) {
@@ -106,14 +106,14 @@ class Search {
     }
   }
 
-  /** Return the tile of a county or town nearest to the middle of its bounds. */
-  async middle({name, kind, bounds: [south, west, north, east]}) {
+  /** Return the tile of a county or an urban area nearest to the place in it. */
+  async middle({name, kind, at, bounds: [south, west, north, east]}) {
     const {data, pictures: {painter}} = this.page;
     const {frame} = data;
     const inside = await painter.mask();
     const number = kind === 'county' ? data.names.county.indexOf(name) : -1;
     const county = number >= 0 ? await painter.array('county') : null;
-    const middle = L.latLng((south + north) / 2, (west + east) / 2);
+    const middle = L.latLng(at);
     const [low, high] = [[north, west], [south, east]].map(
       ([lat, lng]) => cellAt(frame, L.latLng(lat, lng)) || {});
     let [best, least] = [middle, Infinity];
