@@ -506,11 +506,11 @@ MUTANTS = [
         "answers/test_change::test_scores_are_standard_normal_for_an_area_that_did_not_change",
         quarters_added=("sparse.vstack([-mean, mean]", "sparse.vstack([mean, mean]"),
         interval_without_the_networks=(
-            "both.T @ (level.mean - level.process_mean)",
-            "0 * both.T @ level.mean",
+            "mean.T @ (after - before)",
+            "0 * mean.T @ after",
         ),
         one_sided_direction=("2 * special.ndtr(-np.abs(z))", "special.ndtr(-np.abs(z))"),
-        score_in_posterior_sds=("change / sd / np.sqrt(known + 1e-12)", "change / sd"),
+        score_in_posterior_sds=("hypot(sd * np.sqrt(known + 1e-12), apart)", "hypot(sd, apart)"),
     ),
     *_of(
         "models/field/tile_sequence",

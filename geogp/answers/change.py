@@ -148,8 +148,10 @@ def level_changes(opened: Reopened, request: ChangeRequest) -> LevelChanges:
     rose = columns["probability_rose"]
     columns["wrong_share"] = np.ones(len(rose))
     tag = quantity.scale.tag
-    estimates = columns[f"change_{tag}"], columns[f"change_sd_{tag}"]
-    z = unchanged_scores(level, areas, estimates, request.seed)
+    apart = _apart(level, areas.means(len(tiles)))
+    joint = np.sqrt(np.maximum(columns[f"change_sd_{tag}"] ** 2 - apart**2, 0.0))
+    estimates = columns[f"change_{tag}"], joint
+    z = unchanged_scores(level, areas, estimates, request.seed, apart=apart)
     columns["wrong_share"][near] = wrong_shares(z[near])
     called = columns["wrong_share"] <= WRONG_SHARE
     columns["direction"] = np.where(called, np.where(rose > 0.5, "rose", "fell"), "")
@@ -190,9 +192,11 @@ def describe_changes(
     count = len(level) // 2
     mean = areas.means(count)
     first, last = (mean.T @ half for half in np.split(level.mean, 2))
+    if scale.most is not None:
+        first, last = scale.values(first), scale.values(last)
     change = last - first
-    both = sparse.vstack([-mean, mean], format="csc")
-    sd = np.hypot(np.sqrt(level.sum_variances(both)), both.T @ (level.mean - level.process_mean))
+    variance = level.sum_variances(sparse.vstack([-mean, mean], format="csc"))
+    sd = np.hypot(np.sqrt(variance), _apart(level, mean))
     columns: dict[str, Any] = {
         f"level_from_{quantity.suffix}": scale.values(first),
         f"level_to_{quantity.suffix}": scale.values(last),
@@ -209,6 +213,13 @@ def describe_changes(
     return columns
 
 
+def _apart(level: JointLevel, mean: sparse.csc_array) -> Floats:
+    """Return how far the change of each area is from that by the Gaussian process alone, (k,)."""
+    before, after = np.split(level.mean - level.process_mean, 2)
+    found: Floats = mean.T @ (after - before)
+    return found
+
+
 def tile_changes(level: JointLevel, draws: int, seed: int) -> TileChanges:
     """Return the change at each tile, from joint draws of the level at all tiles at two times."""
     first, last = np.split(level.mean, 2)
@@ -220,13 +231,19 @@ def tile_changes(level: JointLevel, draws: int, seed: int) -> TileChanges:
 
 
 def unchanged_scores(
-    level: JointLevel, areas: TileAreas, estimates: tuple[Floats, Floats], seed: int = 0
+    level: JointLevel,
+    areas: TileAreas,
+    estimates: tuple[Floats, Floats],
+    seed: int = 0,
+    *,
+    apart: Floats | float = 0.0,
 ) -> Floats:
     """Return the estimated changes, (k,), in standard deviations of an unchanged area's estimate.
 
-    `estimates` are the changes and their standard deviations, on the scale of the model. Let s² be
-    the posterior variance of the change of an area, and t² its prior variance. Under the model, the
-    estimate has the variance s² (1 - s² / t²) if the area did not change. t² comes from at most
+    `estimates` are the changes and their joint standard deviations, on the scale of the model. Let
+    s² be the posterior variance of the change of an area, t² its prior variance, and d how far the
+    change is `apart` from that by the Gaussian process alone. Under the model, the estimate has the
+    variance s² (1 - s² / t²) + d² if the area did not change. t² comes from at most
     `SAMPLED` tiles of the area, and an area about which nothing is known has the score 0.
     """
     count, random = len(level) // 2, np.random.default_rng([seed, 4])
@@ -241,11 +258,12 @@ def unchanged_scores(
             block[0, 0] + block[1, 1] - block[0, 1] - block[1, 0]
             for block in (parts.sum((1, 3)), own)
         )
-        apart = (total - diagonal) / max(m * (m - 1), 1)
-        prior[k] = apart * (1 - 1 / n) + diagonal / m / n
+        between = (total - diagonal) / max(m * (m - 1), 1)
+        prior[k] = between * (1 - 1 / n) + diagonal / m / n
     change, sd = estimates
     known = (1 - sd**2 / prior).clip(min=0)
-    scores: Floats = np.where(known > LEAST_KNOWN, change / sd / np.sqrt(known + 1e-12), 0.0)
+    spread = np.hypot(sd * np.sqrt(known + 1e-12), apart)
+    scores: Floats = np.where(known > LEAST_KNOWN, change / spread, 0.0)
     return scores
 
 

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc, betaincinv, betaln, gammaln
 
 from geogp.arguments import rows_of, value_shown
+from geogp.choices import above_zero
 from geogp.distributions.prediction import Prediction, check_inside
 from geogp.errors import DataError, NumericalError
 
@@ -38,13 +39,14 @@ A probability of which nothing is known, with a uniform distribution, has this s
 NARROWEST = 1e-9
 """Smallest variance of the probability of success."""
 
-MANY = (4, 16, 64, 256)
+MANY = tuple(4**k for k in range(1, 9))
 """Rows are summed together up to so many tests; of more, the percentage is a beta variable."""
 
 POINTS = 401
 """Points of the integral of the continuous ranked probability score of a beta variable."""
 
 _CHUNK = 1 << 13
+_SUMMED = 1 << 21
 _SEED = 8_164_453
 """Seed of the random draws in `pit`; it is unusual, so that no simulation has the same draws."""
 
@@ -78,12 +80,14 @@ class SharePrediction(Prediction):
     def of(cls, level: Prediction, tests: ArrayLike = np.inf, further: ArrayLike = 0.0) -> Self:
         """Return percentages of tests from the linear prediction of the level, in per cent.
 
-        `further` is the variance of other noise of a row than that of its tests. Means and
-        variances that no percentage can have become the nearest possible ones.
+        `further` is the variance of other noise of a row than that of its tests. A mean that no
+        percentage can have becomes the nearest possible one, and the square of the step is added to
+        its variance, which is then at most the largest possible one.
         """
         m = np.clip(level.mean / WHOLE, LEAST, 1 - LEAST)
         most = WIDEST * m * (1 - m)
         total = (level.function_variance + np.asarray(further, np.float64)) / WHOLE**2
+        total = total + np.square(level.mean / WHOLE - m)
         v = np.clip(total, NARROWEST, most)
         n = np.broadcast_to(np.asarray(tests, np.float64), m.shape)
         tile = np.minimum(level.tile_variance, WHOLE**2 * v)
@@ -106,12 +110,10 @@ class SharePrediction(Prediction):
 
     def widened(self, factor: float) -> "SharePrediction":
         """Return the prediction with the standard deviation of the level multiplied by a factor."""
-        return SharePrediction.of(
-            Prediction(
-                self.mean, factor**2 * self.function_variance, 0 * self.mean, self.tile_variance
-            ),
-            self.tests,
-        )
+        above_zero("a factor", factor, np.inf, "for standard deviations")
+        parts = (factor**2 * part for part in (self.function_variance, self.tile_variance))
+        function, tile = parts
+        return SharePrediction.of(Prediction(self.mean, function, 0 * self.mean, tile), self.tests)
 
     def columns(self) -> dict[str, Floats]:
         """Return the arrays (n,) that determine the distributions, by column name."""
@@ -139,8 +141,9 @@ class SharePrediction(Prediction):
         for least, most in zip((0, *MANY), MANY, strict=False):
             rows = np.flatnonzero((self.tests > least) & (self.tests <= most))
             k = np.arange(most + 1.0)
-            for start in range(0, len(rows), _CHUNK):
-                part = rows[start : start + _CHUNK]
+            size = -(-_SUMMED // len(k))
+            for start in range(0, len(rows), size):
+                part = rows[start : start + size]
                 n = self.tests[part, None]
                 mass = np.exp(_log_mass(np.minimum(k, n), n, a[part, None], b[part, None]))
                 yield part, n, np.minimum(np.cumsum(np.where(k <= n, mass, 0.0), axis=1), 1.0)
@@ -262,6 +265,11 @@ def error_variance(y: Floats, tests: Floats) -> Floats:
     or all tests succeeded or failed.
     """
     check_percentages(y)
+    if 0 < y.max() <= 1 and tests.max() < WHOLE:
+        raise DataError(
+            f"expected percentages from 0 to 100, found none above {y.max():g}, which {WHOLE:g} "
+            "tests or more could give. Multiply fractions by 100."
+        )
     p = float(np.average(y, weights=tests))
     if not 0 < p < WHOLE:
         raise DataError(

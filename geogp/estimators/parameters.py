@@ -220,7 +220,8 @@ class SpatialParameters(EstimatorParameters):
             one_of("law", self.law, (*LAWS, BINOMIAL, AUTO))
             if self.error_variance is not None:
                 raise RequestError("law and error_variance cannot be given together.")
-            if self.law == BINOMIAL and (self.group is not None or self.devices is not None):
+            others = self.group, self.devices
+            if self.law == BINOMIAL and (self.tests is None or others != (None, None)):
                 raise RequestError(f"law={self.law!r} takes tests=, and no group= or devices=.")
         find_preset(self.preset, self.model)
 

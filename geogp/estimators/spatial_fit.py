@@ -183,7 +183,9 @@ class SpatialFit(SpatialParameters):
         names = ("tests", "devices", "provider", "group", "epochs", "rank", "batch")
         plain = dict.fromkeys(names) | {"law": law, "validation": "random", "verbose": False}
         model: Any = type(self)(**self.get_params() | plain)
-        table = X if isinstance(X, pd.DataFrame) else X[:, : 2 + (self.time is not None)]
+        table = (
+            X if isinstance(X, pd.DataFrame) else np.asarray(X)[:, : 2 + (self.time is not None)]
+        )
         model.fit_watched(table[known], y[known], warn=lambda _: None)
         return -np.asarray(model.predict_distribution(table[rows]).log_score(y[rows]))
 

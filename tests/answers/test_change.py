@@ -162,6 +162,15 @@ def test_scores_are_standard_normal_for_an_area_that_did_not_change():
         assert scale[k] == pytest.approx(np.sqrt(variance), rel=1e-9)
 
 
+def test_scores_fall_with_what_networks_changed():
+    world, areas = Prior(), THIRDS
+    a = sparse.vstack([-areas.means(6), areas.means(6)]).toarray()
+    sd = np.sqrt(np.einsum("nk,nm,mk->k", a, world.posterior, a))
+    alone = unchanged_scores(world, areas, (np.ones(2), sd))
+    found = unchanged_scores(world, areas, (np.ones(2), sd), apart=np.array([0.0, 3.0]))
+    np.testing.assert_allclose(found, 1 / np.hypot(1 / alone, [0, 3.0]))
+
+
 def test_a_sample_of_the_tiles_gives_nearly_the_same_scores(copy, monkeypatch):
     opened = open_run(copy.path).reopen()
     level = opened.level(2023 * 4 + 2, 2023 * 4 + 3)

@@ -7,7 +7,7 @@ from scipy.stats import beta, betabinom
 
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.shares import MANY, SharePrediction, error_variance
-from geogp.errors import DataError, NumericalError
+from geogp.errors import DataError, NumericalError, RequestError
 from geogp.evaluation.assessment import prediction_of
 
 MEAN = np.array([20.0, 45.0, 97.0, 70.0])
@@ -20,7 +20,10 @@ def made(tests=TESTS):
 
 
 def parameters():
-    m, v = MEAN / 100, VARIANCE / 100**2
+    return parameters_of(MEAN / 100, VARIANCE / 100**2)
+
+
+def parameters_of(m, v):
     both = m * (1 - m) / v - 1
     return m * both, (1 - m) * both
 
@@ -73,6 +76,23 @@ def test_more_tests_than_are_summed_have_nearly_the_same_law():
     np.testing.assert_allclose(few.crps(y), many.crps(y), atol=0.05)
 
 
+def test_that_all_of_many_tests_succeed_has_its_probability():
+    level = Prediction(np.full(2, 99.7), np.full(2, 0.01), np.zeros(2))
+    law = SharePrediction.of(level, np.array([257.0, 5000.0]))
+    known = betabinom([257, 5000], *(np.full(2, part) for part in parameters_of(0.997, 1e-6)))
+    np.testing.assert_allclose(law.exceedance(100.0), known.pmf([257, 5000]), rtol=1e-6)
+    assert law.interval(0.95)[1][0] == 100
+
+
+def test_a_wider_law_has_more_variance_of_all_parts():
+    level = Prediction(MEAN, VARIANCE, np.zeros(4), 0.75 * VARIANCE)
+    narrow = SharePrediction.of(level, TESTS).widened(0.5)
+    np.testing.assert_allclose(narrow.function_variance, VARIANCE / 4)
+    np.testing.assert_allclose(narrow.tile_variance, 0.75 * VARIANCE / 4)
+    with pytest.raises(RequestError, match="a factor"):
+        narrow.widened(0)
+
+
 def test_linear_predictions_beyond_the_range_become_possible_ones():
     level = Prediction(np.array([-8.0, 104.0, 50.0]), np.array([9.0, 9.0, 9e4]), np.zeros(3))
     law = SharePrediction.of(level)
@@ -80,6 +100,8 @@ def test_linear_predictions_beyond_the_range_become_possible_ones():
         assert ((end >= 0) & (end <= 100)).all()
     assert (law.mean[:2] == [0.1, 99.9]).all()
     assert law.function_variance[2] == pytest.approx(100**2 / 12)  # uniform
+    certain = SharePrediction.of(Prediction(np.array([99.97]), np.array([1e-4]), np.zeros(1)))
+    assert 0.01 < certain.exceedance(99.95)[0] < 0.99
 
 
 def test_the_columns_of_a_table_have_the_law():
@@ -100,6 +122,8 @@ def test_what_no_percentage_is_is_refused():
         made().crps([0, 100, 101, 3])
     with pytest.raises(DataError, match="all 5 tests succeeded; there is nothing to learn"):
         error_variance(np.full(2, 100.0), np.array([2.0, 3.0]))
+    with pytest.raises(DataError, match="Multiply fractions by 100"):
+        error_variance(np.array([0.5, 1.0]), np.array([2.0, 3.0]))
     with pytest.raises(DataError, match="all 5 tests failed"):
         error_variance(np.zeros(2), np.array([2.0, 3.0]))
     with pytest.raises(NumericalError, match="of 1 test or more"):

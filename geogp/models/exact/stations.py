@@ -195,7 +195,9 @@ class StationKriging(UniversalKriging):
     def _noise(self) -> Floats:
         """Noise of each row as a share of the variance, (n,)."""
         noise = np.full(len(self.rows), nugget(self.theta) + JITTER)
-        errors = self.rows.error_variance
+        errors, tests = self.rows.error_variance, self.rows.tests
+        if tests is not None:
+            noise = noise + self.covariance.of_test(self.theta) / _numpy(tests)
         return noise if errors is None else noise + _numpy(errors) / math.exp(self.theta[-1])
 
     @cached_property

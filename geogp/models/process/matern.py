@@ -31,9 +31,6 @@ KNOTS = 2**13
 STEP = (HIGH - LOW) / (KNOTS - 1)
 """Difference of the logarithms of distances from one knot to the next."""
 
-LAST = KNOTS - 1 - 1e-9
-"""Largest position among the knots, so that its interval is the last one."""
-
 IN_CACHE = 2**14
 """On a CPU, number of distances at once, so that they stay in its cache."""
 
@@ -88,8 +85,8 @@ def matern_terms(log_r: Tensor, nu: float, terms: Tensor, *, slope: bool, change
     smoothness `nu` follow, from polynomials between knots.
     """
     tables = _tables(nu, slope, change, log_r.device, current_precision())
-    at = log_r.mul(1 / STEP).sub_(LOW / STEP).clamp_(0, LAST)
-    interval = at.long()
+    at = log_r.mul(1 / STEP).sub_(LOW / STEP).clamp_(0, KNOTS - 1)
+    interval = at.long().clamp_(max=KNOTS - 2)
     at.sub_(interval)
     for row, table in zip(terms, tables, strict=True):
         _polynomial(table, interval, at, row)

@@ -14,7 +14,7 @@ from geogp.estimators.stored_estimators import make_estimator
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.geodata.tiles.targets import TARGETS
 from geogp.models.catalogue.build import find_spec, with_noise
-from geogp.models.exact.passes import MOST_PASSES
+from geogp.models.exact.passes import MOST_PASSES, MOST_ROWS
 from geogp.models.names import ModelName, find_model
 from geogp.models.options import DOUBLE, Weights
 from geogp.models.presets import Preset, find_preset
@@ -108,7 +108,11 @@ class RunModel:
             columns |= {"error_variance": "error_variance", "devices": None}
         if shares:
             columns |= {"law": BINOMIAL, "devices": None}
-        if self.by_drive or self.has_errors or (shares and settings.epochs is None):
+        if (
+            self.by_drive
+            or self.has_errors
+            or (shares and settings.epochs is None and self.rows <= MOST_ROWS)
+        ):
             sizes = {}
         return make_estimator(
             settings.model,

@@ -13,7 +13,7 @@ from geogp.models.exact.stations import MOST_ROWS, StationKriging, are_stations,
 from geogp.models.process.data import Data
 
 
-def station_rows(*, errors, seed=0):
+def station_rows(*, errors, tests=False, seed=0):
     """Return rows of 6 places at up to 30 times; three rows repeat a place and time."""
     random = np.random.default_rng(seed)
     places, times = random.uniform(0, 10, (6, 2)), np.sort(random.uniform(0, 5, 30))
@@ -23,7 +23,9 @@ def station_rows(*, errors, seed=0):
     n = len(points)
     trend = np.column_stack([np.ones(n), random.standard_normal(n)])
     known = torch.as_tensor(random.uniform(0, 0.5, n)) if errors else None
-    return ExactRows(*map(torch.as_tensor, (points, trend, random.standard_normal(n))), known)
+    y = random.standard_normal(n)
+    counts = torch.as_tensor(random.integers(1, 9, n).astype(float)) if tests else None
+    return ExactRows(*map(torch.as_tensor, (points, trend, y)), known, tests=counts)
 
 
 def asked(rows, seed=1):
@@ -36,10 +38,10 @@ def asked(rows, seed=1):
     return torch.as_tensor(points), torch.as_tensor(trend)
 
 
-@pytest.mark.parametrize("errors", [False, True])
+@pytest.mark.parametrize(("errors", "tests"), [(False, False), (True, False), (True, True)])
 @pytest.mark.parametrize(("smoothness", "nested"), [(0.5, False), (2.5, False), (1.5, True)])
-def test_answers_are_those_of_the_covariances_of_all_rows(smoothness, nested, errors):
-    rows = station_rows(errors=errors)
+def test_answers_are_those_of_the_covariances_of_all_rows(smoothness, nested, errors, tests):
+    rows = station_rows(errors=errors, tests=tests)
     law = rows.law(smoothness, nested=nested)
     theta = law.centre + 0.3 * np.random.default_rng(2).standard_normal(len(law.centre))
     dense, filtered = Kriging(law, theta, rows), StationKriging(law, theta, rows)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy.special import gamma, kv
 
+import geogp
 from geogp.models.process.matern import LEAST_SMOOTHNESS, LOW, MOST_SMOOTHNESS, matern
 
 
@@ -31,6 +32,14 @@ def test_closed_forms_of_half_integers():
         found = matern(torch.from_numpy(np.log(r)), _number(smoothness)).numpy()
         expected = polynomial * np.exp(-math.sqrt(2 * smoothness) * r)
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_places_that_are_far_apart_have_no_correlation(precision):
+    with geogp.precision(precision):
+        log_r = torch.tensor([300.0, 1e9, 1e-20], dtype=torch.float64).log()
+        found = matern(log_r, _number(1.5))
+    np.testing.assert_allclose(found, [0, 0, 1], atol=1e-6)
 
 
 def test_gradients_of_both_inputs():
