@@ -8,7 +8,9 @@ from geogp.runs.run_names import find_run, near_runs
 
 
 @pytest.fixture
-def runs(tmp_path):
+def runs(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")  # not beside the user's own runs
     folder = tmp_path / "runs"
     for name in ("PR-mobile-download", "VI-mobile-download", "demo"):
         (folder / name).mkdir(parents=True)
