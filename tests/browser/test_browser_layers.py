@@ -112,9 +112,9 @@ def test_outlines_are_there_and_can_be_taken_away(visit, made):
     on = "name => geogp.page.map.hasLayer(geogp.page.outlines[name])"
     for name, words in names.items():
         assert seen.evaluate(on, name)
-        seen.uncheck(f"text={words}")
+        seen.uncheck(f'text="{words}"')  # not the search's hint
         assert not seen.evaluate(on, name)
-        seen.check(f"text={words}")
+        seen.check(f'text="{words}"')
         assert seen.evaluate(on, name)
 
 
