@@ -342,7 +342,7 @@ def _smooth_terms(lag: Tensor, logs: Tensor, metric: Tensor, nu: float, terms: T
     log_h = h2.log().div_(2)
     same = (squares[0] + squares[2] < SAME_TILE_KM**2).to(h2.dtype)
     since, since_own = t.abs() * math.exp(-memory), t.abs() * math.exp(-own_memory)
-    matern_rows = h2.new_empty(2, 1 + derivatives + change, len(h2))
+    matern_rows = h2.new_empty(2, 1 + derivatives + change, lag.shape[1])
     for rows, log_range in zip(matern_rows, (near, fast), strict=True):
         matern_terms(log_h - log_range, nu, rows, slope=derivatives, change=change)
     first = matern_rows[0].mul_(math.exp(s1))
