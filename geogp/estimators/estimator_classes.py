@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from geogp.distributions.shares import BINOMIAL
 from geogp.errors import RequestError
 from geogp.estimators.labelled_cells import labelled
 from geogp.estimators.spatial_gp import SpatialGP
@@ -119,7 +120,7 @@ class FieldGP(SpatialGP):
     path_
         ``exact`` or ``basis``: which of the two models was fitted.
     law_
-        ``positive``, ``proportion`` or None: the law of the fit.
+        ``positive``, ``proportion``, ``binomial`` or None: the law of the fit.
 
     Examples
     --------
@@ -152,9 +153,11 @@ class FieldGP(SpatialGP):
 
     @property
     def law_(self) -> str | None:
-        """The law of the fit: ``positive``, ``proportion`` or None."""
+        """The law of the fit: ``positive``, ``proportion``, ``binomial`` or None."""
         if not hasattr(self, "normal_scores_"):
             raise AttributeError("law_ is known after fit.")
+        if self.law == BINOMIAL:
+            return self.law
         return None if self.normal_scores_ is None else self.normal_scores_.law
 
 

@@ -36,6 +36,7 @@ def fitted():
 
 def test_the_level_is_the_probability_of_success(fitted):
     estimator, rows = fitted
+    assert estimator.law_ == "binomial"
     law = estimator.predict_distribution(rows, level=True)
     assert estimator.path_ == "exact"
     off = np.sqrt(np.mean((law.mean - rows["truth"]) ** 2))
