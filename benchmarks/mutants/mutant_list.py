@@ -767,10 +767,7 @@ MUTANTS = [
         "maps/rasters",
         "maps/test_rasters",
         flags_of_a_single_tile=('"MODE" if "flag_values"', '"NEAREST" if "flag_values"'),
-        nodata_counted=(
-            "values[~np.isnan(values) if",
-            "values[np.isnan(values) | ~np.isnan(values) if",
-        ),
+        nodata_counted=("valid = values[~missing]", "valid = values[missing | ~missing]"),
     ),
     *_of(
         "maps/page/packing",
