@@ -526,6 +526,12 @@ MUTANTS = [
         ),
     ),
     *_of(
+        "models/exact/exact_level",
+        "models/exact/test_exact_process",
+        patches_that_do_not_know_each_other=("C = torch.linalg", "C = 0 * torch.linalg"),
+        shared_part_that_is_no_variance=("variance + shared.square()", "variance + 0 * shared"),
+    ),
+    *_of(
         "models/exact/covariance",
         "models/exact/test_covariance",
         noise_that_raises_correlations=("-nugget(theta) * total", "nugget(theta) * total"),
@@ -567,6 +573,7 @@ MUTANTS = [
         "models/exact/test_exact_process",
         points_that_agree=("(own - mean).square() + variance", "0 * own + variance"),
         errors_of_the_rows_themselves=("own[~own.any(1), -1] = True", "own[:, -1] = True"),
+        knots_counted_twice=("total[some] -= low[at[some]]", "total[some] -= 0 * low[at[some]]"),
     ),
     *_of(
         "models/exact/exact_process",

@@ -15,6 +15,7 @@ from torch.linalg import solve_triangular
 from geogp.errors import NumericalError
 from geogp.models.exact.covariance import DOUBLE, Covariance, Lags, nugget
 from geogp.models.numerics.linalg import inverse_cholesky
+from geogp.models.numerics.threads import chunks
 
 Floats = NDArray[np.float64]
 
@@ -32,6 +33,10 @@ AT_ONCE = 2_000_000
 
 CHUNK = 65_536
 """Number of covariances between rows that are computed at once."""
+
+
+PointsAndWhite = tuple[Tensor, Tensor]
+"""Points, and their array of `Kriging.whitened`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,6 +286,28 @@ class Kriging(UniversalKriging):
         mean, known, rest = self._whitened(points, trend)
         prior = self.prior(points, points)
         return mean, prior - self.variance * (known.T @ known - rest.T @ rest)
+
+    def whitened(self, points: Tensor, trend: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the mean of the field at points, (n,), and arrays of its covariance.
+
+        They are `white` (n, rows), for `given_rows`, and a factor (n, p) of what the errors of the
+        trend add to the covariance.
+        """
+        mean, errors = torch.empty_like(points[:, 0]), torch.empty_like(trend)
+        # One row for each point, because those of a patch are read together.
+        white = points.new_empty(len(points), len(self.rows))
+        for chunk in chunks(len(points), max(1, AT_ONCE // len(self.rows))):
+            mean[chunk], known, rest = self._whitened(points[chunk], trend[chunk])
+            white[chunk], errors[chunk] = known.T, rest.T
+        return mean, white, math.sqrt(self.variance) * errors
+
+    def given_rows(self, first: PointsAndWhite, second: PointsAndWhite) -> Tensor:
+        """Return covariances of the field given the rows, for a known trend, (..., n, m).
+
+        Both have points (..., n, 2 or 3) and their `white` (..., n, rows) of `whitened`.
+        """
+        lags = Lags.between(first[0][..., :, None, :], second[0][..., None, :, :])
+        return self.variance * (self.covariance(self.theta, lags) - first[1] @ second[1].mT)
 
     def left_out(self) -> tuple[Tensor, Tensor]:
         """Return mean and variance of each row given the other rows, (n,) each (Dubrule 1983).

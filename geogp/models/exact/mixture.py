@@ -1,5 +1,6 @@
 """Kriging averaged over the posterior of its parameters, and the errors of rows left out."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,8 +12,10 @@ from scipy.spatial import KDTree
 from torch import Tensor
 
 from geogp.errors import DataError
-from geogp.models.exact.kriging import ExactRows
+from geogp.models.exact.kriging import AT_ONCE, JITTER, ExactRows, Kriging
 from geogp.models.exact.search import Conditioned, WeightedKriging
+from geogp.models.numerics.linalg import jittered_cholesky
+from geogp.models.numerics.threads import chunks
 from geogp.models.numerics.trees import tree_of
 
 Floats = NDArray[np.float64]
@@ -76,6 +79,45 @@ class KrigingMixture:
         # A variance of 0 at a measured place may be negative by rounding.
         total.diagonal().clamp_(min=ROUNDING * float(total.diagonal().max()))
         return centre + mean, total
+
+    @property
+    def of_rows(self) -> list[tuple[float, Kriging]]:
+        """Weights and kriging of the points; none if the rows are those of stations."""
+        each = [(point.weight, point.kriging) for point in self.points]
+        return [(weight, own) for weight, own in each if isinstance(own, Kriging)]
+
+    def patches(
+        self, places: Tensor, trend: Tensor, at: Tensor, knots: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the mean (n,) of the field at places, and its covariance in two parts.
+
+        The first is given between the places `at` (p, k), (p, k, k). The other reaches far, and is
+        given as a factor (n, q): the errors of trends, the differences of means, and what the field
+        at the places numbered `knots` (m,) tells about others (Sang and Huang 2012).
+        """
+        total = trend.new_zeros(*at.shape, at.shape[1])
+        cross = trend.new_zeros(len(places), len(knots))
+        size = max(1, AT_ONCE // (len(self.rows) * at.shape[1]))
+        means, factors = [], []
+        with torch.no_grad():
+            for weight, kriging in self.of_rows:
+                mean, white, errors = kriging.whitened(places, trend)
+                means.append(mean)
+                factors.append(math.sqrt(weight) * errors)
+                for some in chunks(len(at), size):
+                    own = places[at[some]], white[at[some]]
+                    total[some] += weight * kriging.given_rows(own, own)
+                for some in chunks(len(places), size * at.shape[1]):
+                    own, other = (places[some], white[some]), (places[knots], white[knots])
+                    cross[some] += weight * kriging.given_rows(own, other)
+        root = jittered_cholesky(cross[knots], JITTER)[0]
+        low = torch.linalg.solve_triangular(root, cross.T, upper=False).T
+        for some in chunks(len(at), size):
+            total[some] -= low[at[some]] @ low[at[some]].mT
+        mean = self._summed(means)
+        pairs = zip(self.points, means, strict=True)
+        apart = [math.sqrt(point.weight) * (own - mean) for point, own in pairs]
+        return mean, total, torch.cat([low, *factors, torch.stack(apart, 1)], 1)
 
     def averaged(self, value: Callable[[Conditioned], Tensor]) -> Tensor:
         """Return the mean of a value of the points."""

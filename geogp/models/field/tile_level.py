@@ -1,14 +1,12 @@
 """The joint level of many tiles, for a model with a process of single tiles."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import sparse
 
 from geogp.models.field.conditioning import blocks_at_once
 from geogp.models.field.fitted import FittedField
@@ -16,19 +14,14 @@ from geogp.models.field.level_drift import drift_factor
 from geogp.models.field.near_cache import Conditionals
 from geogp.models.field.near_rows import PATCH
 from geogp.models.field.parameters import WeightPosterior, numpy_of
-from geogp.models.field.tile_sequence import TileSequence, tile_sequence
+from geogp.models.field.sequence_level import SequenceLevel
+from geogp.models.field.tile_sequence import tile_sequence
 from geogp.models.field.vecchia import PREDICTION_ROWS
 from geogp.models.joint.level import (
-    AT_ONCE,
-    JointLevel,
     LevelOptions,
-    LocalCovariance,
-    Weights,
-    gathered,
-    rows_times,
 )
 from geogp.models.numerics.devices import CHUNK
-from geogp.models.numerics.threads import chunks, in_threads, one_core_each, threads_of
+from geogp.models.numerics.threads import one_core_each, threads_of
 from geogp.models.process.memory import check_level
 from geogp.models.process.rows import Rows
 
@@ -36,36 +29,20 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TileLevel(JointLevel):
+class TileLevel(SequenceLevel):
     """The joint distribution of the level at n tiles, at one or more times, given the rows.
 
-    Let a_j be the weight of tile j in a sum, times `factor`. With the matrices H L, C and F of the
-    `TileSequence`,
+    The sequence is the tile process. What tiles share beyond the rows is the error of the field far
+    from all rows (`home.py`), which is common to all times, and the drift outside the times of the
+    rows, which is common to all tiles of one time.
 
-    Var = ||L' H' a||² + ||F' (I - C)^(-T) a||² + ||shared' a||².
-
-    `tiles`: the distribution of the tile process.
-    `shared`: factor (n, q) of the covariance of what tiles share beyond the rows: the error of the
-        field far from all rows (`home.py`), which is common to all times, and the drift outside the
-        times of the rows, which is common to all tiles of one time.
     `alone`: the mean of the Gaussian process alone, (n,).
     `near`: the predictions of single tiles in the map, if means and variances equal these.
     """
 
     model: FittedField
-    tiles: TileSequence
-    shared: Floats
     alone: Floats
     near: Conditionals | None = None
-
-    def low_rank(self) -> Floats:
-        """Return P, (n, r + q): the last columns are `shared`."""
-        low, sd = self.tiles.low, float(self.model.y_sd)
-        columns = np.empty((len(low), low.shape[1] + self.shared.shape[1]), low.dtype)
-        for at in chunks(len(low), CHUNK):
-            factor = self.factor[at, None]
-            columns[at] = np.hstack([sd * factor * low[at], factor * self.shared[at]])
-        return columns
 
     @property
     def process_mean(self) -> Floats:
@@ -73,20 +50,10 @@ class TileLevel(JointLevel):
         return self.alone
 
     @property
-    def local(self) -> LocalCovariance:
-        """K as in `low_rank`; it does not keep the rest of the level in memory."""
+    def places(self) -> Floats:
+        """Coordinates of the tiles in km, (n, 2)."""
         parameters = self.model.parameters
-        points = parameters.points(parameters.scaled(self.x))
-        factor, scale = self.factor, float(self.model.y_sd) ** 2
-        tiles = replace(self.tiles, low=np.empty((len(self), 0)))
-
-        def times(x: Floats) -> Floats:
-            of_tiles = factor.astype(x.dtype)[:, None]
-            product: Floats = tiles.drawn(tiles.roots(of_tiles * x))
-            product *= of_tiles * scale
-            return product
-
-        return LocalCovariance(times, points[:, :2].cpu().numpy())
+        return numpy_of(parameters.points(parameters.scaled(self.x))[:, :2])
 
     def measured(self, tests: Floats | float, devices: Floats | float | None = None) -> Self:
         """Return the distribution of measurements; see `JointLevel.measured`."""
@@ -136,53 +103,6 @@ class TileLevel(JointLevel):
             at = model.conditional(x, model.parameters.well_measured(len(x)), weights)
         alone: Floats = (at.field + at.tile).cpu().numpy() * float(model.y_sd) ** 2
         return alone
-
-    def _variances(self, weights: Weights) -> Floats:
-        total = self._independent(weights, self.own)
-        columns = chunks(weights.shape[1], AT_ONCE)
-
-        def variances(some: slice) -> Floats:
-            roots = self._roots(weights[:, some], self.tiles.low.dtype)
-            variance: Floats = sum(np.square(root).sum(0, np.float64) for root in roots)
-            return variance
-
-        computed = in_threads(variances, columns, self.model.device)
-        for some, variance in zip(columns, computed, strict=True):
-            total[some] += variance
-        return total
-
-    def _roots(self, weights: Weights, dtype: Any = np.float64) -> list[Floats]:
-        a = sparse.csr_array(rows_times(self.factor, weights))
-        low, sd = torch.as_tensor(self.tiles.low).split(CHUNK), float(self.model.y_sd)
-        return [
-            sd * gathered(iter(low), a),
-            sd * self.tiles.roots(a.toarray().astype(dtype, copy=False)),
-            np.asarray(a.T @ self.shared).T,
-        ]
-
-    def _drawn(self, paths: int, rng: np.random.Generator) -> Iterator[Floats]:
-        """Yield paths, `AT_ONCE` at a time; deviations from the mean are computed in float32."""
-        single = np.float32
-        low = self.tiles.low.astype(single, copy=False)
-        shared = self.shared.astype(single)
-        factor = (float(self.model.y_sd) * self.factor).astype(single)[:, None]
-        common = self.factor.astype(single)[:, None]
-
-        def path(normal: list[NDArray[np.float32]]) -> Floats:
-            weights, of_tiles, beyond = normal
-            deviations = self.tiles.drawn(of_tiles)
-            deviations += low @ weights
-            deviations *= factor
-            deviations += common * (shared @ beyond)
-            levels: Floats = self.mean + deviations.T
-            return levels
-
-        sizes = low.shape[1], len(low), shared.shape[1]
-        normals = (
-            [rng.standard_normal((size, batch.stop - batch.start), single) for size in sizes]
-            for batch in chunks(paths, AT_ONCE)
-        )
-        yield from in_threads(path, normals, self.model.device)
 
 
 def tile_level(

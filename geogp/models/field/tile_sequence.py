@@ -54,6 +54,58 @@ ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
+class PatchOrder:
+    """Patches of neighbouring tiles, and the earlier patches on which each depends.
+
+    `patches`: the patches; a patch is a place with several tiles.
+    `before`: the earlier patches of each patch, (p, k), padded with `NO_ROW`.
+    `order`: the patches as they follow each other in the sequence, (p,).
+    `groups`: slices of `order`; patches of one group do not depend on each other.
+    `most`: largest number of earlier tiles that condition a patch.
+    """
+
+    patches: Sites
+    before: Indices
+    order: Indices
+    groups: list[slice]
+    most: int
+
+    @classmethod
+    def of(cls, points: Floats, earlier: int, seed: int) -> "PatchOrder":
+        """Return the patches of points (n, 3) or more, in an order fixed by `seed`.
+
+        `earlier` is the largest number of earlier tiles; if it is 0, each tile is a patch. Raises
+        DataError if two tiles are at one place and time.
+        """
+        patches = _patches(points, PATCH_TILES if earlier else (1, 1))
+        random = np.random.default_rng([seed, 2]).permutation(len(patches))
+        before = earlier_places(patches.centre, random, earlier)
+        count = np.where(before == NO_ROW, 0, patches.count[before])
+        before[np.cumsum(count, 1) - count >= earlier] = NO_ROW
+        group = _groups_of(before, random)
+        ends = np.cumsum(np.bincount(group)).tolist()
+        groups = [slice(*pair) for pair in pairwise([0, *ends])]
+        return cls(patches, before, np.argsort(group, kind="stable"), groups, earlier)
+
+    @property
+    def width(self) -> int:
+        """Largest number of tiles in a patch."""
+        return int(self.patches.count.max())
+
+    def tiles(self, some: Indices) -> Indices:
+        """Return the tiles of some patches, (b, `width`), padded with `NO_ROW`."""
+        return self._numbers(some[:, None], self.width)
+
+    def earlier(self, some: Indices) -> Indices:
+        """Return the earlier tiles of some patches, (b, `most`), padded with `NO_ROW`."""
+        return self._numbers(self.before[some], self.most)
+
+    def _numbers(self, patches: Indices, most: int) -> Indices:
+        position = self.patches.rows(patches, most)
+        return np.where(position == NO_ROW, NO_ROW, self.patches.order[position])
+
+
+@dataclass(frozen=True)
 class TileSequence:
     """The tile process u at n tiles given w and the rows, for a standardised target.
 
@@ -143,18 +195,9 @@ def tile_sequence(
     Raises DataError if two tiles are at one place and time. Raises NumericalError if a block does
     not factorise.
     """
-    points = parameters.points(x).cpu().numpy()
-    patches = _patches(points, PATCH_TILES if earlier else (1, 1))
-    random = np.random.default_rng([seed, 2]).permutation(len(patches))
-    before = earlier_places(patches.centre, random, earlier)
-    count = np.where(before == NO_ROW, 0, patches.count[before])
-    before[np.cumsum(count, 1) - count >= earlier] = NO_ROW
-    group = _groups_of(before, random)
-    order, ends = np.argsort(group, kind="stable"), np.cumsum(np.bincount(group)).tolist()
-    chosen = patches, before, order, earlier
-    sequence = _blocks(parameters, rows, x, weights, chosen, residuals=residuals)
+    order = PatchOrder.of(parameters.points(x).cpu().numpy(), earlier, seed)
+    sequence = _blocks(parameters, rows, x, weights, order, residuals=residuals)
     low, means = sequence.low, sequence.means
-    sequence.groups.extend(slice(*pair) for pair in pairwise([0, *ends]))
     means[:] = sequence.forward(means)
     for columns in chunks(low.shape[1], AT_ONCE):
         low[:, columns] = sequence.forward(low[:, columns])
@@ -222,31 +265,26 @@ def _blocks(
     rows: FieldRows,
     x: Tensor,
     weights: WeightPosterior,
-    chosen: tuple[Sites, Indices, Indices, int],
+    order: PatchOrder,
     *,
     residuals: Tensor | None,
 ) -> TileSequence:
-    """Return a sequence without groups; its `low` is A Phi_rows L, and its `means` A residuals.
-
-    `chosen` are the patches, the earlier patches of each, their order in the sequence, and the
-    largest number of earlier tiles.
-    """
-    patches, before, order, most = chosen
+    """Return a sequence whose `low` is still A Phi_rows L, and its `means` A residuals."""
     points, n, r = parameters.points(x), len(x), weights.L.shape[1]
     device = parameters.device
     features = (rows.features(parameters, chunk) for chunk in x.split(CHUNK))
     amplitude = torch.cat([parameters.amplitude(phi) for phi in features]).detach()
-    k, g = 1 if residuals is None else residuals.shape[1], int(patches.count.max())
+    k, g = 1 if residuals is None else residuals.shape[1], order.width
     kind = torch.float32 if parameters.architecture.dtype == "float32" else torch.float64
-    place = np.argsort(order)
-    tiles, earlier = (torch.full((len(patches), width), n) for width in (g, most))
-    C, F = (torch.zeros(len(patches), g, width, dtype=kind) for width in (most, g))
+    place, count = np.argsort(order.order), len(order.patches)
+    tiles, earlier = (torch.full((count, width), n) for width in (g, order.most))
+    C, F = (torch.zeros(count, g, width, dtype=kind) for width in (order.most, g))
     low, means = torch.zeros(n, r, dtype=kind), torch.zeros(n, k, dtype=torch.float64)
 
     def compute(chunk: slice) -> None:
-        number = patches.rows(np.arange(chunk.start, chunk.stop)[:, None], g)
+        number = order.tiles(np.arange(chunk.start, chunk.stop))
         known = on_device(number != NO_ROW, device)
-        tile = on_device(patches.order[number], device)
+        tile = on_device(number, device)
         of_tiles = points[tile].cpu().numpy()
         near = near_rows(parameters, rows, of_tiles, patch=known)
         tiles_of = x[tile.flatten()], parameters.well_measured(tile.numel())
@@ -256,9 +294,8 @@ def _blocks(
         if residuals is not None:
             values = torch.cat([residuals[near.distinct], values[:, 1:]], 1)
         for few in chunks(len(number), blocks_at_once(device) // 2):
-            position = patches.rows(before[chunk][few], most)
-            tile_number = np.where(position == NO_ROW, NO_ROW, patches.order[position])
-            near_tiles = NearRows.of(tile_number, device)
+            before = order.earlier(np.arange(chunk.start, chunk.stop)[few])
+            near_tiles = NearRows.of(before, device)
             distinct = near_tiles.distinct
             others = _Earlier(points[distinct], amplitude[distinct], near_tiles)
             arrays = _conditioned(parameters, terms, values, few, (known[few], others))
@@ -273,9 +310,9 @@ def _blocks(
 
     # Near patches are in the same chunk, because they share conditioning rows.
     with torch.no_grad():
-        patch_chunks = chunks(len(patches), places_at_once(device) // g)
+        patch_chunks = chunks(count, places_at_once(device) // g)
         list(in_threads(compute, patch_chunks, device))
-    return TileSequence(tiles, earlier, [], C, F, low.numpy(), means.numpy())
+    return TileSequence(tiles, earlier, order.groups, C, F, low.numpy(), means.numpy())
 
 
 class _Earlier(NamedTuple):
@@ -318,13 +355,13 @@ def _conditioned(
     between[:, width:] = process(at[:, width:], at)
     factor, white = whiten(between, noise / size.square(), actual, cross)
     prior = process(terms.points[tile], terms.points[tile]) * scale[:, :, None] * scale[:, None]
-    F = _factored(prior - white.mT @ white, prior)
+    F = factored(prior - white.mT @ white, prior)
     shares = torch.linalg.solve_triangular(factor.mT, white, upper=True) / size[..., None]
     shares = shares.mT
     return shares[..., width:], F, shares[..., :width] @ values[back]
 
 
-def _factored(covariance: Tensor, prior: Tensor) -> Tensor:
+def factored(covariance: Tensor, prior: Tensor) -> Tensor:
     """Return the Cholesky factor of covariances (c, g, g).
 
     A conditional variance that is tiny compared with that of `prior` is a rounding error, and

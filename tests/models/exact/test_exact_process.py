@@ -330,6 +330,68 @@ def test_the_joint_level_has_the_means_and_variances_of_the_map(process):
     np.testing.assert_allclose(measured.noise_variance, process.predict(x).noise_variance)
 
 
+@pytest.fixture
+def in_patches(monkeypatch):
+    """Levels of more than ten places are sequences of patches."""
+    monkeypatch.setattr("geogp.models.exact.exact_level.DENSE_PLACES", 10)
+
+
+@pytest.fixture(scope="module")
+def grid():
+    """Inputs on a grid of 20 by 20 places at two times."""
+    places = np.stack(np.meshgrid(*[np.linspace(-1, 1, 20)] * 2, [0.0, 0.5]), -1).reshape(-1, 3)
+    return np.column_stack([places, np.zeros(len(places))])
+
+
+@pytest.fixture
+def averages(grid):
+    """Weights of a mean over all places, a quarter, a row, and of the change between the times."""
+    places = grid[:, :2], grid[:, 2]
+    everywhere = np.ones(len(grid))
+    quarter, row = (places[0] < 0).all(1), places[0][:, 0] == places[0][0, 0]
+    sums = [everywhere, quarter, row, np.where(places[1] > 0, 1.0, -1.0)]
+    return np.column_stack([one / np.abs(one).sum() for one in sums])
+
+
+def test_patches_have_the_level_of_all_places_together(process, grid, averages, monkeypatch):
+    """Both the dense factor and the sequence have the same posterior; the sequence is Vecchia's."""
+    whole = joint_level(process, None, grid)
+    assert whole.local is None
+    monkeypatch.setattr("geogp.models.exact.exact_level.DENSE_PLACES", 10)
+    level = joint_level(process, None, grid)
+    np.testing.assert_allclose(level.mean, whole.mean, rtol=1e-9)
+    np.testing.assert_allclose(level.single_variances(), whole.single_variances(), rtol=1e-6)
+    expected = whole.sum_covariance(averages)
+    unit = np.sqrt(np.outer(expected.diagonal(), expected.diagonal()))
+    assert np.abs(level.sum_covariance(averages) - expected).max() < 0.005 * unit.max()
+    np.testing.assert_allclose(level.sum_variances(averages), expected.diagonal(), rtol=0.005)
+    np.testing.assert_allclose(whole.sum_variances(averages), expected.diagonal(), rtol=1e-6)
+    paths = np.concatenate(list(level.paths(4000, seed=1))) @ averages
+    np.testing.assert_allclose(paths.std(0), np.sqrt(expected.diagonal()), rtol=0.07)
+
+
+def test_covariances_of_patches_are_products_with_vectors(process, grid, averages, in_patches):
+    level = joint_level(process, None, grid)
+    low = level.low_rank().T @ averages
+    product = averages.T @ level.local.times(averages) + low.T @ low
+    np.testing.assert_allclose(product, level.sum_covariance(averages), rtol=1e-7, atol=1e-12)
+    np.testing.assert_allclose(level.local.places, grid[:, :2] * 50)
+
+
+def test_repeated_places_have_no_joint_level(process, grid, in_patches):
+    with pytest.raises(DataError, match="once at each time, found 1 repeated"):
+        joint_level(process, None, grid[[*range(30), 0]])
+
+
+def test_a_level_in_patches_needs_little_memory(process, grid, in_patches, monkeypatch):
+    """A dense factor of 800 places needs 31 MB."""
+    monkeypatch.setattr("geogp.models.process.memory.available_bytes", lambda _: 25_000_000)
+    assert len(joint_level(process, None, grid)) == 800
+    monkeypatch.setattr("geogp.models.process.memory.available_bytes", lambda _: 1_000_000)
+    with pytest.raises(RequestError, match="the joint level of 800 places needs about"):
+        joint_level(process, None, grid)
+
+
 def test_too_many_places_for_a_joint_level_are_refused(process, monkeypatch):
     monkeypatch.setattr("geogp.models.process.memory.available_bytes", lambda _: 10_000)
     with pytest.raises(RequestError, match="the joint level of 40 places needs about"):

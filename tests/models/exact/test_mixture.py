@@ -49,6 +49,16 @@ def test_predictions_have_the_moments_of_the_mixture(mixture):
     assert np.linalg.eigvalsh(covariance).min() > 0
 
 
+def test_patches_have_blocks_of_the_joint_covariance(mixture):
+    new = make_rows(8, seed=1)
+    mean, covariance = mixture.joint(new.points, new.trend)
+    at = torch.tensor([[0, 1, 2], [5, 2, 7]])
+    of_patches, blocks, shared = mixture.patches(new.points, new.trend, at, torch.tensor([0, 3, 6]))
+    np.testing.assert_allclose(of_patches, mean, rtol=1e-9)
+    total = blocks + shared[at] @ shared[at].mT
+    np.testing.assert_allclose(total, torch.stack([covariance[own][:, own] for own in at]))
+
+
 def test_rows_left_out_have_the_moments_of_the_mixture(mixture):
     mean, variance = moments([point.kriging.left_out() for point in mixture.points])
     np.testing.assert_allclose(mixture.left_out[0], mean, rtol=1e-9)
