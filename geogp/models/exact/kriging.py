@@ -146,6 +146,11 @@ class UniversalKriging(ABC):
         """|R^(-1/2) (y - X β)|²."""
 
     @property
+    def of_rows(self) -> "Kriging | None":
+        """The kriging itself if it has the covariances of all rows, else None."""
+        return None
+
+    @property
     def freedom(self) -> int:
         """Degrees of freedom, n - p."""
         return len(self.rows) - self.rows.trend.shape[1]
@@ -209,6 +214,11 @@ class Kriging(UniversalKriging):
 
     def __post_init__(self) -> None:
         _ = self.inner
+
+    @property
+    def of_rows(self) -> "Kriging":
+        """The kriging itself."""
+        return self
 
     @cached_property
     def W(self) -> Tensor:  # noqa: N802 - as in the formulas

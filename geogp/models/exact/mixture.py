@@ -83,8 +83,8 @@ class KrigingMixture:
     @property
     def of_rows(self) -> list[tuple[float, Kriging]]:
         """Weights and kriging of the points; none if the rows are those of stations."""
-        each = [(point.weight, point.kriging) for point in self.points]
-        return [(weight, own) for weight, own in each if isinstance(own, Kriging)]
+        each = [(point.weight, point.kriging.of_rows) for point in self.points]
+        return [(weight, own) for weight, own in each if own is not None]
 
     def patches(
         self, places: Tensor, trend: Tensor, at: Tensor, knots: Tensor
