@@ -22,6 +22,7 @@ from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.places.stratum_column import UNKNOWN
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.quadkeys import ZOOM, tiles_to_codes
+from geogp.geodata.tiles.quarters import quarter_label
 from geogp.maps.figures.map_figures import write_map_figures
 from geogp.maps.figures.panels import slices_panels
 from geogp.maps.grid import build_grid
@@ -43,6 +44,7 @@ from geogp.records.map_settings import MAX_TILES, MapSettings
 from geogp.records.record_names import LEVEL
 from geogp.records.run_record import FittedRecord, RunMap
 from geogp.reports.rendering import say
+from geogp.reports.words import own_measurements
 from geogp.runs.kept_level import KeptLevel
 from geogp.runs.pipeline.fit import Fits
 from geogp.runs.pipeline.map_predictor import MapPredictor
@@ -214,7 +216,7 @@ def _page(asker: MapPredictor, tiles: Tiles, law: Prediction, model: RunModel) -
     return PageContent(
         region,
         tiles,
-        f"{region.heading}: {quantity.subject}, {question.label()}",
+        _title(inputs, question, quantity),
         question.words(),
         tuple(quarters),
         shown,
@@ -225,6 +227,19 @@ def _page(asker: MapPredictor, tiles: Tiles, law: Prediction, model: RunModel) -
         boundaries.urban_areas,
         averages,
     )
+
+
+def _title(inputs: Inputs, question: Question, quantity: Quantity) -> str:
+    """Return the title of the page: region, quantity and quarter, or what is known of own tests."""
+    rows, heading = inputs.observations.of_provider(question.provider), inputs.region.heading
+    if inputs.points is None:
+        return f"{heading}: {quantity.subject}, {question.label()}"
+    subject = f"{quantity.subject[0].upper()}{quantity.subject[1:]}, {question.label()}"
+    first, last = rows.quarters[0], rows.quarters[-1]
+    place = (
+        heading if first == last else f"{quarter_label(first)} to {quarter_label(last)}, {heading}"
+    )
+    return f"{subject}: {own_measurements(int(rows.tests.sum()), place)}"
 
 
 def _warnings(
