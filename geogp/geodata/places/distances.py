@@ -51,8 +51,9 @@ def spacing_km(longitude: ArrayLike, latitude: ArrayLike) -> Floats:
     """
     places = _distinct(longitude, latitude)[0]
     vectors = unit_vectors(places.real, places.imag)
-    chord = cKDTree(vectors, balanced_tree=False).query(vectors, k=2)[0][:, 1]
-    return np.asarray(2 * EARTH_RADIUS_KM * np.arcsin(np.clip(chord / 2, 0, 1)))
+    chord, _ = cKDTree(vectors, balanced_tree=False).query(vectors, k=[2])
+    half_angle = np.arcsin(np.clip(np.asarray(chord, np.float64)[:, 0] / 2, 0, 1))
+    return np.asarray(2 * EARTH_RADIUS_KM * half_angle)
 
 
 def sums_within_km(

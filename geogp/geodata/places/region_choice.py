@@ -97,9 +97,9 @@ class RegionChoice:
     ) -> "Boundaries":
         """Return the region with its strata, boundaries and counties, and what was read.
 
-        `extent` is the extent of the file of points, and `measured` are the boxes of its tiles,
-        which are both needed if `is_extent`; see `read_around`. Raises the errors of `read_region`,
-        `read_own_region` and `read_own_strata`.
+        `extent` is the shape of the `PointExtent` of the file of points, and `measured` are its
+        tiles; both are needed if `is_extent`, see `read_around`. Raises the errors of
+        `read_region`, `read_own_region` and `read_own_strata`.
         """
         from geogp.geodata.places import census, own_polygons  # noqa: PLC0415 - slow
         from geogp.geodata.store.sources import open_source  # noqa: PLC0415 - slow

@@ -6,21 +6,16 @@ pooled measurements have the form of Ookla's tiles, and everything else works as
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import shapely
 from numpy.typing import NDArray
-from shapely.geometry import MultiPoint
-from shapely.geometry.base import BaseGeometry
 
 from geogp.choices import one_of
 from geogp.errors import DataError, RequestError, named, shown
 from geogp.files import sha256_of
-from geogp.geodata.places.distances import spacing_km
 from geogp.geodata.places.region import Region
 from geogp.geodata.points.cell_numbers import is_missing
 from geogp.geodata.points.cell_places import read_places
@@ -34,6 +29,7 @@ from geogp.geodata.points.checks import (
     unlike_neighbours,
 )
 from geogp.geodata.points.drives import drives_of
+from geogp.geodata.points.extent import PointExtent
 from geogp.geodata.points.measured_cells import (
     read_error_sd,
     read_quarters,
@@ -51,18 +47,6 @@ from geogp.geodata.tiles.targets import SIGNALS, find_target
 from geogp.geodata.tiles.tile_rows import TileRows
 
 Floats = NDArray[np.float64]
-
-MARGIN_DEGREES = 0.02
-"""Largest distance from the convex hull of the points to the border of their extent: some tiles."""
-
-SPACING_SHARE, SPACINGS, LEAST_REACH_KM = 0.95, 1.5, 2.0
-"""The extent reaches 1.5 times as far from measured tiles as 95 % of them lie from the next.
-
-Tiles that are scattered at random then leave gaps in 0.1 % of the area: 0.05^(1.5^2).
-"""
-
-_CORNERS = 24
-"""Number of corners of the circles around measured tiles."""
 
 LEAST_ROWS = 100
 """Smallest number of rows of each provider; the test part of a split then has about ten of them."""
@@ -109,48 +93,10 @@ class PointTests:
     drive: NDArray[np.object_] | None = None
     error_sd: Floats | None = None
 
-    @cached_property
-    def reach_km(self) -> float:
-        """Largest distance in km of the extent from the centre of a measured tile."""
-        spacing = spacing_km(*quadkeys.tile_centres(*self._tiles))
-        usual = float(np.quantile(spacing, SPACING_SHARE)) if len(spacing) > 1 else 0.0
-        return max(LEAST_REACH_KM, SPACINGS * usual)
-
-    @cached_property
-    def extent(self) -> BaseGeometry:
-        """The places near the points, in degrees: within `reach_km` of a measured tile's centre.
-
-        It lies inside the convex hull of the points with a margin of about 2 km. Raises DataError
-        if the points lie all around the world.
-        """
-        x, y = quadkeys.tile_centres(*self._tiles)
-        longitude = self.longitude
-        if np.ptp(longitude) > 180:
-            longitude, x = longitude % 360, x % 360
-        if np.ptp(longitude) > 180:
-            raise DataError(
-                f"the points of {self.path} lie all around the world. Choose a region, such as PR, "
-                "or --region-file."
-            )
-        places = MultiPoint(np.column_stack([longitude, self.latitude]))
-        turns = np.linspace(0, 2 * np.pi, _CORNERS, endpoint=False)
-        high = np.rad2deg(self.reach_km / quadkeys.EARTH_RADIUS_KM)
-        wide = high / np.cos(np.deg2rad(y))
-        corners = x[:, None] + wide[:, None] * np.cos(turns), y[:, None] + high * np.sin(turns)
-        near = shapely.union_all(shapely.polygons(np.stack(corners, -1)))
-        return places.convex_hull.buffer(MARGIN_DEGREES).intersection(near)
-
     @property
-    def measured_tiles(self) -> NDArray[np.object_]:
-        """The measured tiles as boxes in degrees, (m,)."""
-        edges = quadkeys.tile_bounds(*self._tiles)
-        return np.asarray(shapely.box(edges.west, edges.south, edges.east, edges.north))
-
-    @cached_property
-    def _tiles(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Columns and rows of the measured tiles, each once."""
-        tiles = np.unique(np.column_stack(quadkeys.tiles_at(self.longitude, self.latitude)), axis=0)
-        return tiles[:, 0], tiles[:, 1]
+    def extent(self) -> PointExtent:
+        """The places near the tests; raises DataError if the tests lie all around the world."""
+        return PointExtent.of(self.path, self.longitude, self.latitude)
 
     def observations(self, region: Region, quarters: QuarterRequest | None) -> Ingested:
         """Return the measurements of a region, pooled by tile, quarter and known provider or drive.

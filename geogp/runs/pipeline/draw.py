@@ -27,6 +27,7 @@ from geogp.maps.figures.map_figures import write_map_figures
 from geogp.maps.figures.panels import slices_panels
 from geogp.maps.grid import build_grid
 from geogp.maps.kernel_slices import KernelSlice
+from geogp.maps.one_colour import first_threshold, one_colour
 from geogp.maps.page.interactive_page import map_page
 from geogp.maps.page.kernel_basis import KernelBasis, kernel_basis
 from geogp.maps.page.kernel_error import KernelFeatures
@@ -76,7 +77,8 @@ class MapContent:
     @property
     def record(self) -> RunMap:
         """The map's entry in run.json, without the sizes and hashes of files."""
-        tiles, others = self.page.tiles, self.page.past
+        tiles, others, thresholds = self.page.tiles, self.page.past, self.page.thresholds
+        first = first_threshold(self.grid, thresholds)
         return RunMap(
             quarter=self.question.at,
             zoom=tiles.zoom,
@@ -84,6 +86,8 @@ class MapContent:
             far_tiles=int((self.grid["far"].to_numpy() == 1).sum()),
             other_quarters=len(others),
             other_quarters_zoom=others[0].tiles.zoom if others else None,
+            first_threshold=None if first is None else first.value,
+            one_colour=one_colour(self.grid, thresholds),
             **self.question.record,
         )
 

@@ -131,8 +131,9 @@ def _read_region(
     """Return the region, by default the places near the user's own tests, with a note on these."""
     if points is None or not settings.place.is_extent:
         return settings.place.read(), points
-    boundaries = settings.place.read(points.extent, points.measured_tiles)
-    note = f"no region was given: the map shows places within {points.reach_km:.2g} km of a tile "
+    extent = points.extent
+    boundaries = settings.place.read(extent.shape, extent.measured)
+    note = f"no region was given: the map shows places within {extent.reach_km:.2g} km of a tile "
     note += "with tests"
     if settings.boundaries is not None:
         note += ", on the land of the states in --boundaries"

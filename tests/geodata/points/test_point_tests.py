@@ -183,7 +183,7 @@ def test_counts_of_tests_have_the_empty_tiles(table, tmp_path):
 
 def test_the_extent_holds_every_tile(table, tmp_path):
     found = read(table, tmp_path)
-    region = Region.from_geometry("D", "drive", found.extent)
+    region = Region.from_geometry("D", "drive", found.extent.shape)
     assert found.observations(region, None).observations.tests.sum() == len(table)
 
 
@@ -198,20 +198,20 @@ def test_the_extent_reaches_as_far_as_the_spacing_of_the_tests(tmp_path, apart, 
         for x in grid / np.cos(np.deg2rad(18))
     ]
     found = read("\n".join(["time,lat,lon,download_mbps", *rows, ""]), tmp_path)
-    np.testing.assert_allclose(found.reach_km, reach, rtol=0.15)  # tiles are 0.6 km wide
-    towns = shapely.get_parts(found.extent)
+    np.testing.assert_allclose(found.extent.reach_km, reach, rtol=0.15)  # tiles are 0.6 km wide
+    towns = shapely.get_parts(found.extent.shape)
     assert [len(town.interiors) for town in towns] == [0, 0]
-    region = Region.from_geometry("D", "drive", found.extent)
+    region = Region.from_geometry("D", "drive", found.extent.shape)
     rows = found.observations(region, None).observations
     near = nearest_km(*region.tiles(16).centres, rows.longitude, rows.latitude)
-    assert near.max() < found.reach_km * 1.01
+    assert near.max() < found.extent.reach_km * 1.01
     assert len(rows) == 72
 
 
 def test_the_extent_crosses_the_antimeridian(tmp_path):
     text = "time,lat,lon,download_mbps\n2023-04-01,-16,179.9,20\n2023-04-01,-16.1,-179.9,30\n"
     found = read(text, tmp_path)
-    region = Region.from_geometry("D", "drive", found.extent)
+    region = Region.from_geometry("D", "drive", found.extent.shape)
     assert region.bounds[2] - region.bounds[0] < 1
     assert len(found.observations(region, None).observations) == 2
 
