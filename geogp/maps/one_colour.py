@@ -53,7 +53,7 @@ def one_side(medians: Floats, threshold: Threshold) -> str | None:
         and NEARLY <= other.holds(medians).mean() <= 1 - NEARLY
     ]
     side = threshold.met if share > NEARLY else threshold.missed
-    return f"{_share_of_tiles(max(share, 1 - share))} a median {side}. " + (
+    return f"{_in_tiles(max(share, 1 - share))}, the median is {side}. " + (
         f"The nearest round threshold that divides the map: --threshold "
         f"{nearest_threshold(others, threshold.modelled).number}."
         if others
@@ -75,7 +75,7 @@ def _one_class(grid: xr.Dataset, names: tuple[str, ...], at_least: list[str]) ->
         p = grid[variable].to_numpy()
         halves[place] = float((p[np.isfinite(p)] >= 0.5).mean())
     dividing = [place for place, share in halves.items() if NEARLY <= share <= 1 - NEARLY]
-    told = f"{_share_of_tiles(shares[most])} the {quantity.subject} {names[most]}. "
+    told = f"{_in_tiles(shares[most])}, the most probable {quantity.subject} is {names[most]}. "
     if not dividing:
         return f"{told}No {quantity.subject} has a probability above 50 % in some tiles alone."
     nearest = names[min(dividing, key=lambda place: abs(place - most))]
@@ -85,8 +85,10 @@ def _one_class(grid: xr.Dataset, names: tuple[str, ...], at_least: list[str]) ->
     )
 
 
-def _share_of_tiles(share: float) -> str:
-    return "Every tile of the map has" if share == 1 else f"{share:.1%} of the map's tiles have"
+def _in_tiles(share: float) -> str:
+    return (
+        "In every tile of the map" if share == 1 else f"In {100 * share:.1f} % of the map's tiles"
+    )
 
 
 def _medians(grid: xr.Dataset) -> Floats:
