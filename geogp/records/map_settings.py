@@ -95,7 +95,10 @@ class WhereSettings:
         "Polygons that define your own region: FILE, FILE:COLUMN=VALUE or FILE:LAYER:COLUMN=VALUE.",
         is_place=True,
     )
-    region_name: str | None = setting("Name of your own region. Default: the name of the file.")
+    region_name: str | None = setting(
+        "Name of your own region. Default: the name of the file; with --points alone, that of a "
+        "town."
+    )
     boundaries: str | None = setting(
         "Folder or address of the boundaries. Default: the Census Bureau's site.", is_place=True
     )
