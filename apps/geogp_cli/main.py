@@ -292,6 +292,8 @@ def _scores(result: "RunResult") -> CommandResult:
         told.append("This run is complete already. To make this run again, add --fresh.")
     for split, own in metrics.items():
         told.append(_table(split, own, {} if baseline is UNSET else baseline.get(split, {})))
+    if result.record.map is not UNSET and result.record.map.one_colour:
+        told.append(result.record.map.one_colour)
     told += _paths({name: result.path / file for name, file in PAGES.items()})
     return CommandResult({"run": str(result.path), "metrics": to_builtins(metrics)}, told)
 

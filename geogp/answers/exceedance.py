@@ -23,6 +23,7 @@ from geogp.geodata.tiles.quadkeys import tile_areas_km2
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
 from geogp.maps.csv_tables import write_csv
 from geogp.maps.figures.excursion_figures import write_excursions
+from geogp.maps.one_colour import one_side
 from geogp.models.joint.excursions import FirstMisses, JointRegion
 from geogp.models.joint.level import JointLevel
 from geogp.records.record_names import LEVEL as OF_LEVEL
@@ -75,12 +76,14 @@ class Excursion:
     short. The same columns with ``weighted_`` describe the share of the weights, such as people.
     `met` is the joint
     region where the level reaches the threshold; `short` is the region where it does not.
+    `one_sided` says so if nearly all medians of the map are on one side; see `one_side`.
     """
 
     threshold: Threshold
     shares: pd.DataFrame
     met: JointRegion
     short: JointRegion
+    one_sided: str | None = None
 
 
 def threshold_shares(opened: Reopened, request: ExceedanceRequest) -> tuple[Excursion, ...]:
@@ -91,7 +94,9 @@ def threshold_shares(opened: Reopened, request: ExceedanceRequest) -> tuple[Excu
     """
     drawing = opened.record.drawing
     stored = () if drawing is UNSET or drawing.thresholds is UNSET else tuple(drawing.thresholds)
-    thresholds = thresholds_of(opened.settings.target, request.threshold or stored or None)
+    thresholds = thresholds_of(
+        opened.settings.target, request.threshold or stored or None, opened.settings.service
+    )
     people = (
         None
         if request.weights is None
@@ -132,7 +137,8 @@ def with_map_shares(excursion: Excursion, law: Prediction, weights: sparse.csc_a
         "median_short": weights.T @ (~threshold.holds(law.median)).astype(np.float64),
         "probability_short": weights.T @ (1 - threshold.probability(law)),
     }
-    return replace(excursion, shares=_with_columns(excursion.shares, columns))
+    shares, sided = _with_columns(excursion.shares, columns), one_side(law.median, threshold)
+    return replace(excursion, shares=shares, one_sided=sided)
 
 
 def area_weights(
@@ -291,6 +297,7 @@ def _described(excursion: Excursion) -> dict[str, Any]:
         "threshold": threshold.value,
         "meets": threshold.met,
         "falls_short": threshold.missed,
+        "one_sided": excursion.one_sided,
         "joint_regions": {
             name: {
                 "is": words,
@@ -323,7 +330,10 @@ def read_exceedance(name: str, content: dict[str, Any], table: pd.DataFrame) -> 
             *columns,
         ),
         before=(f"{_BEFORE} The map predicts {content['speaks_of']}." if one else _BEFORE,),
-        after=tuple(_words(region, content) for region in content["joint_regions"].values()),
+        after=(
+            *(_words(region, content) for region in content["joint_regions"].values()),
+            *filter(None, [content.get("one_sided")]),
+        ),
         other_names=(
             *(f"{name}_{layer}" for layer in table["layer"]),
             f"excursion_{tag}",

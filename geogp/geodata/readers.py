@@ -17,7 +17,7 @@ from geogp.geodata.tiles.observations import quarter_periods
 from geogp.geodata.tiles.ookla import read_observations
 from geogp.geodata.tiles.quadkeys import format_quadkeys, tile_areas_km2
 from geogp.geodata.tiles.quarters import parse_quarters
-from geogp.geodata.tiles.targets import SERVICES, check_in_tiles, find_target
+from geogp.geodata.tiles.targets import SERVICES, check_in_tiles, find_target, target_of
 
 
 @checked_arguments
@@ -98,7 +98,8 @@ def read_tiles(
     target
         ``download`` or ``upload``, in log10 of Mbps; ``latency``, in log10 of ms; ``tests``, the
         number of tests in each tile, also in tiles without a test; or ``tier``, the number of the
-        tier of download and upload speed, from 0 (below 5/1 Mbps) to 3 (35/3 Mbps).
+        tier of download and upload speed, from 0 (below 5/1 Mbps) to 3 (35/3 Mbps); for the fixed
+        service from 0 (below 25/3 Mbps) to 2 (100/20 Mbps), with the name ``fixed-tier``.
     service
         ``mobile`` or ``fixed``.
     quarters
@@ -134,6 +135,7 @@ def read_tiles(
     check_in_tiles(target)
     place = region if isinstance(region, Region) else read_region(region)
     one_of("service", service, SERVICES)
+    target = target_of(target, service)
     ingested = read_observations(
         open_source(str(source)),
         place,

@@ -10,6 +10,7 @@ _NAMES = {
     "latency": ("ms", "latency"),
     "tests": ("1", "number of tests"),
     "tier": ("1", "tier"),
+    "fixed-tier": ("1", "tier"),
     "signal": ("dBm", "signal strength"),
     "rsrp": ("dBm", "RSRP"),
     "rsrq": ("dB", "RSRQ"),

@@ -34,6 +34,10 @@ class ProviderRecord(Struct, frozen=True, kw_only=True):
     tests: Some
 
 
+EXTENT = "region"
+"""The subject of `PointsRecord.understood` that says which places a map without a region shows."""
+
+
 class UnitRecord(Struct, frozen=True, kw_only=True):
     """The unit of a column, and where it was read from."""
 

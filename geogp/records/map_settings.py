@@ -32,7 +32,7 @@ from geogp.geodata.points.point_options import PointOptions, PointSource, named_
 from geogp.geodata.store.addresses import PUBLIC_SOURCE, absolute_place
 from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
-from geogp.geodata.tiles.targets import SERVICES, TARGETS, not_in_tiles
+from geogp.geodata.tiles.targets import SERVICES, TARGETS, not_in_tiles, target_of
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
 from geogp.models.names import MODELS, find_model, list_models
 from geogp.models.options import DOUBLE, NOISES, PRECISIONS
@@ -95,7 +95,10 @@ class WhereSettings:
         "Polygons that define your own region: FILE, FILE:COLUMN=VALUE or FILE:LAYER:COLUMN=VALUE.",
         is_place=True,
     )
-    region_name: str | None = setting("Name of your own region. Default: the name of the file.")
+    region_name: str | None = setting(
+        "Name of your own region. Default: the name of the file; with --points alone, that of a "
+        "town."
+    )
     boundaries: str | None = setting(
         "Folder or address of the boundaries. Default: the Census Bureau's site.", is_place=True
     )
@@ -137,7 +140,8 @@ class DataSettings(PointOptions):
     technology: str | None = setting("Map only the tests with this technology in --points.")
     service: str = setting("Service: mobile or fixed.", default="mobile", choices=SERVICES)
     target: str = setting(
-        "What to map: download, upload, latency, tests or tier (of download and upload); of "
+        "What to map: download, upload, latency, tests or tier (of download and upload, which is "
+        "fixed-tier for the fixed service); of "
         "--points also success (the share of tests that succeeded), and signal, or one kind of it: "
         "rsrp, rsrq, sinr or rssi.",
         default="download",
@@ -290,9 +294,9 @@ class ViewSettings:
     at: str | None = setting("Quarter of the map. Default: the latest quarter with data.")
     threshold: tuple[float, ...] | None = setting(
         "Map the probability that a tile reaches this speed in Mbps, this latency in ms, this "
-        "signal in dBm or dB, or this success in %. Default: download 5, 7, 35; upload 1, 3; "
-        "latency 50, 100; rsrp -115, -105, -95; rsrq -17, -14, -12; sinr 1, 5, 13; rssi -103, -97, "
-        "-89; success 80, 90, 95."
+        "signal in dBm or dB, or this success in %. Default: download 5, 7, 35 (fixed 25, 100); "
+        "upload 1, 3 (fixed 3, 20); latency 50, 100; rsrp -115, -105, -95; rsrq -17, -14, -12; "
+        "sinr 1, 5, 13; rssi -103, -97, -89; success 80, 90, 95."
     )
     zoom: int = setting(
         "Zoom level of the map's tiles.", default=ZOOM, noun="a zoom", least=1, most=ZOOM
@@ -371,6 +375,7 @@ class MapSettings(
                 name if name in NAMED_COVARIATES else absolute_place(name) for name in covariates
             ),
             "model": DEFAULT_MODELS[self.kind] if self.model == AUTO else self.model,
+            "target": target_of(self.target, self.service),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -392,7 +397,7 @@ class MapSettings(
     @property
     def thresholds(self) -> tuple[Threshold, ...]:
         """The thresholds, smallest first; none for numbers of tests and tiers."""
-        return thresholds_of(self.target, self.threshold)
+        return thresholds_of(self.target, self.threshold, self.service)
 
     @property
     def splits(self) -> tuple[str, ...]:

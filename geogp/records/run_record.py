@@ -77,7 +77,11 @@ Folded = Annotated[list[FoldRecord], Meta(min_length=1)]
 
 
 class RunMap(Struct, frozen=True, kw_only=True):
-    """The map in the run folder, and the quantity that the map predicts."""
+    """The map in the run folder, and the quantity that the map predicts.
+
+    `first_threshold` is the threshold of the run nearest to the median of the tiles, which the page
+    shows first. `one_colour` says so if nearly all tiles are on one side of it, or have one class.
+    """
 
     quarter: Quarter | UnsetType = UNSET
     zoom: Zoom | UnsetType = UNSET
@@ -90,6 +94,8 @@ class RunMap(Struct, frozen=True, kw_only=True):
     devices: Some | UnsetType | None = UNSET
     at: Quarter | UnsetType = UNSET
     quarters_beyond_data: Count | UnsetType = UNSET
+    first_threshold: ThresholdValue | None = None
+    one_colour: Text | None = None
     page_bytes: Count | UnsetType = UNSET
     grid_sha256: Sha256 | UnsetType = UNSET
 

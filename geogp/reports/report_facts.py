@@ -1,6 +1,7 @@
 """The facts about a run and its splits that every report contains."""
 
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ from geogp.evaluation.assessment import folds_of
 from geogp.evaluation.splits.split_names import BLOCKS, BUFFER, SPLITS
 from geogp.geodata.places.stratum_column import ALL, phrase
 from geogp.geodata.tiles.targets import TARGETS
+from geogp.records.input_records import EXTENT
 from geogp.records.run_record import RunDrawing, RunMap, RunRecord, given
-from geogp.reports.words import DEFAULT_ATTRIBUTION
+from geogp.reports.words import DEFAULT_ATTRIBUTION, own_measurements
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +52,7 @@ def report_facts(run: RunRecord) -> ReportFacts:
     names = {one.name for one in fields(ReportFacts)}
     facts = {name: value for name, value in to_builtins(run).items() if name in names}
     facts |= {
-        "region": run.region_in_words,
+        "region": _what_and_where(run),
         "settings": run.settings.flat,
         "rows_left_out": sum(one.rows for one in given(run.rows_left_out, [])),
         # The time for writing is left out, because it is unknown when the report is first written.
@@ -58,6 +60,13 @@ def report_facts(run: RunRecord) -> ReportFacts:
         "attribution": given(run.attribution, "") or DEFAULT_ATTRIBUTION,
     }
     return ReportFacts(**facts)
+
+
+def _what_and_where(run: RunRecord) -> str:
+    """Return the region of a run in words, with the number of own measurements, if known."""
+    file = None if run.settings.data.points is None else Path(run.settings.data.points).name
+    used = [one.rows_used for one in given(run.inputs, []) if one.name == file and one.rows_used]
+    return own_measurements(used[0], run.region_in_words) if used else run.region_in_words
 
 
 @dataclass(frozen=True)
@@ -104,12 +113,16 @@ def split_facts(
     )
 
 
-def far_from_data(run: RunRecord) -> dict[str, float] | None:
+def far_from_data(run: RunRecord) -> dict[str, Any] | None:
     """Return the numbers of all tiles and of tiles far from data, and the distance in km.
 
-    Returns None if run.json lacks them, and for numbers of tests: a tile without tests is measured.
+    For a map of the places near a user's own tests, the entry ``extent`` says so. Returns None if
+    run.json lacks the numbers, and for numbers of tests: a tile without tests is measured.
     """
     drawn, asked = given(run.map, RunMap()), given(run.drawing, RunDrawing())
     found = {"tiles": drawn.tiles, "far_tiles": drawn.far_tiles, "far_km": asked.far_km}
     known = {name: value for name, value in found.items() if value is not UNSET}
-    return known if len(known) == len(found) and not TARGETS[run.target].counted else None
+    if len(known) < len(found) or TARGETS[run.target].counted:
+        return None
+    extent = "" if run.points is UNSET else run.points.understood.get(EXTENT, "")
+    return {**known, "extent": extent}

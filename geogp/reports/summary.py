@@ -1,6 +1,7 @@
 """The first page of a report: sentences for readers who decide, and the best and worst areas."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from geogp.geodata.tiles.targets import find_target
 from geogp.reports.beside import AreaMean, Beside, RankedAreas
@@ -32,7 +33,7 @@ class Summary:
 
 
 def summary_of(
-    target: str, split: SplitReport, far: dict[str, float] | None, beside: Beside
+    target: str, split: SplitReport, far: dict[str, Any] | None, beside: Beside
 ) -> Summary:
     """Return the first page, from a run's first split and the answers beside its report.
 

@@ -63,6 +63,11 @@ def plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
 
 
+def own_measurements(tests: int, place: str) -> str:
+    """Return what a map of a user's own measurements is of, for titles."""
+    return f"{tests:,} own measurement{'s' if tests > 1 else ''}, {place}"
+
+
 def sample_words(tests: int, devices: int | None) -> str:
     """Return a number of tests in words, with the number of devices if it is not None."""
     end = "" if devices is None else f" from {devices} device{'s' if devices > 1 else ''}"

@@ -43,11 +43,15 @@ def test_the_search_offers_all_places_and_says_when_there_is_none(visit, made):
     )
     assert offered == [f"{one['name']}, {one['kind']}" for one in made.data["places"]]
     assert {"Ponce, county", "Ponce, urban area"} <= set(offered)
+    hint = seen.get_attribute("#geogp-search-field", "placeholder")
+    assert hint == "Towns, counties, coordinates"
     before = seen.evaluate(BOUNDS)
     seen.fill("#geogp-search-field", "Atlantis")
     seen.click("text=Show >> nth=0")
     assert (
-        seen.inner_text("#geogp-search-answer") == "No county or town called Atlantis on this map."
+        seen.inner_text("#geogp-search-answer")
+        == "No county or town called Atlantis on this map. The search finds names of places and "
+        "coordinates; no addresses or ZIP codes."
     )
     assert seen.evaluate(BOUNDS) == before
 
@@ -68,7 +72,7 @@ def test_a_town_is_found_without_accents_from_its_beginning_and_its_card_opened(
     seen.evaluate("geogp.page.data.towns_left_out = ' It names the largest 3 of 100 towns.'")
     seen.fill("#geogp-search-field", "Atlantis")
     seen.keyboard.press("Enter")
-    seen.until(ANSWER + ".endsWith('on this map. It names the largest 3 of 100 towns.')")
+    seen.until(ANSWER + ".includes('on this map. It names the largest 3 of 100 towns.')")
 
 
 def test_what_is_found_is_marked_and_its_card_opened(visit, made):

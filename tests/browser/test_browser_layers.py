@@ -182,7 +182,10 @@ def test_a_threshold_with_all_tiles_on_one_side_names_one_that_divides(visit, ma
     thresholds = np.array(data["threshold"]["values"])
     median = values_of(data, "level", data["shown"])
     low, high = np.nanmin(median), np.nanmax(median)
-    dividing = thresholds[(low < thresholds) & (thresholds <= high)]
+    ordered = np.sort(median[np.isfinite(median)])
+    left = int(0.02 * len(ordered))  # nearly all tiles are those without 2 % on each side
+    ends = ordered[left], ordered[-1 - left]
+    dividing = thresholds[(ends[0] < thresholds) & (thresholds <= ends[1])]
     assert thresholds[0] < low < dividing[0] < dividing[-1] < high < thresholds[-1]
     for value, side, nearest in (
         (thresholds[0], "above", dividing[0]),
@@ -193,8 +196,17 @@ def test_a_threshold_with_all_tiles_on_one_side_names_one_that_divides(visit, ma
             f"In every tile, the probability is {side} 50 %. "
             f"The nearest threshold that divides the region is {nearest:g} Mbps."
         )
-    seen.update(threshold=float(dividing[0]))
-    assert seen.locator(".geogp-note").count() == 0
+        assert seen.inner_text(".geogp-offer") == f"Show {nearest:g} Mbps"
+        seen.click(".geogp-offer")
+        assert seen.state["threshold"] == nearest
+        seen.update()
+        assert seen.locator(".geogp-note, .geogp-offer").count() == 0
+    between = ordered[1]  # two tiles or more are on the other side, but not 2 %
+    assert left > 1
+    data_of = "([value]) => { geogp.page.data.threshold.values.push(value); }"
+    seen.evaluate(data_of, [float(between)])
+    seen.update(threshold=float(between))
+    assert "In nearly every tile, the probability is above 50 %." in seen.inner_text(".geogp-note")
 
 
 def test_layers_are_grouped_by_question(visit, made):

@@ -5,7 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import geopandas as gpd
+import numpy as np
 import pandas as pd
+import shapely
+from numpy.typing import NDArray
 
 from geogp.errors import DataError, RequestError, UnreachableError, named
 from geogp.files import sha256_of
@@ -82,16 +85,27 @@ def read_region(source: Source, name: str, vintage: str = AUTO) -> Boundaries:
 
 
 @reading_process()
-def read_around(source: Source, region: Region, vintage: str = AUTO) -> Boundaries:
+def read_around(
+    source: Source,
+    region: Region,
+    vintage: str = AUTO,
+    measured: NDArray[np.object_] | None = None,
+) -> Boundaries:
     """Return a user's region with the urban areas and counties that touch the region.
 
-    Without a file of states, only files of the whole country are read. Raises the errors of
-    `read_region`.
+    If `measured` are the boxes of tiles (m,), the region loses what lies outside the states that it
+    touches, but keeps these boxes. Without a file of states, only files of the whole country are
+    read, and nothing is cut off. Raises the errors of `read_region`.
     """
     reading = _Reading(source)
     states = _states(reading)
     touched = gpd.GeoDataFrame() if states is None else states[states.intersects(region.wrapped)]
     codes = [str(code) for code in touched.get("STUSPS", ())]
+    if measured is not None and len(touched):
+        land = touched.geometry.union_all()
+        beyond = measured[~shapely.covers(land, measured)]
+        shape = shapely.union_all([region.wrapped.intersection(land), *beyond])
+        region = Region.from_geometry(region.code, region.name, shape)
     region = replace(region, invented=any(map(_is_true, touched.get(INVENTED, ()))))
     counties = _counties(reading, codes)
     if counties is not None:

@@ -44,6 +44,18 @@ def distance_km(
     return np.asarray(2 * EARTH_RADIUS_KM * half_angle, np.float64)
 
 
+def spacing_km(longitude: ArrayLike, latitude: ArrayLike) -> Floats:
+    """Return the distance in km from each distinct place to the next, (m,); see `nearest_km`.
+
+    A place alone has half the circumference of the Earth.
+    """
+    places = _distinct(longitude, latitude)[0]
+    vectors = unit_vectors(places.real, places.imag)
+    chord, _ = cKDTree(vectors, balanced_tree=False).query(vectors, k=[2])
+    half_angle = np.arcsin(np.clip(np.asarray(chord, np.float64)[:, 0] / 2, 0, 1))
+    return np.asarray(2 * EARTH_RADIUS_KM * half_angle)
+
+
 def sums_within_km(
     longitude: ArrayLike,
     latitude: ArrayLike,

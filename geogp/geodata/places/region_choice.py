@@ -11,6 +11,8 @@ from geogp.geodata.places.state_names import AUTO, VINTAGE_CHOICES, check_public
 from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES, absolute_place
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from shapely.geometry.base import BaseGeometry
 
     from geogp.geodata.places.census import Boundaries
@@ -88,11 +90,16 @@ class RegionChoice:
         """Whether the region is the extent of the file of points."""
         return self.points is not None and self.region is None and self.file is None
 
-    def read(self, extent: "BaseGeometry | None" = None) -> "Boundaries":
+    def read(
+        self,
+        extent: "BaseGeometry | None" = None,
+        measured: "NDArray[np.object_] | None" = None,
+    ) -> "Boundaries":
         """Return the region with its strata, boundaries and counties, and what was read.
 
-        `extent` is the extent of the file of points, which is needed if `is_extent`. Raises the
-        errors of `read_region`, `read_own_region` and `read_own_strata`.
+        `extent` is the shape of the `PointExtent` of the file of points, and `measured` are its
+        tiles; both are needed if `is_extent`, see `read_around`. Raises the errors of
+        `read_region`, `read_own_region` and `read_own_strata`.
         """
         from geogp.geodata.places import census, own_polygons  # noqa: PLC0415 - slow
         from geogp.geodata.store.sources import open_source  # noqa: PLC0415 - slow
@@ -107,10 +114,14 @@ class RegionChoice:
             else:
                 assert self.points is not None
                 assert extent is not None
-                own = own_polygons.region_of(self.name or Path(self.points).stem, extent), (), ()
+                stem = Path(self.points).stem
+                region = own_polygons.region_of(self.name or stem, extent)
+                # The file names the folder of the run, even if the run later has a name.
+                code = own_polygons.code_of(stem) if any(map(str.isalnum, stem)) else region.code
+                own = replace(region, code=code), (), ()
             read = census.Boundaries(*own)
             if source is not None:
-                around = census.read_around(source, read.region, self.urban_vintage)
+                around = census.read_around(source, read.region, self.urban_vintage, measured)
                 files, warnings = (*read.files, *around.files), (*read.warnings, *around.warnings)
                 read = replace(around, files=files, warnings=warnings)
         if self.strata is None:

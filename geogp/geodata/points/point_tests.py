@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from shapely.geometry import MultiPoint
-from shapely.geometry.base import BaseGeometry
 
 from geogp.choices import one_of
 from geogp.errors import DataError, RequestError, named, shown
@@ -31,6 +29,7 @@ from geogp.geodata.points.checks import (
     unlike_neighbours,
 )
 from geogp.geodata.points.drives import drives_of
+from geogp.geodata.points.extent import PointExtent
 from geogp.geodata.points.measured_cells import (
     read_error_sd,
     read_quarters,
@@ -48,9 +47,6 @@ from geogp.geodata.tiles.targets import SIGNALS, find_target
 from geogp.geodata.tiles.tile_rows import TileRows
 
 Floats = NDArray[np.float64]
-
-MARGIN_DEGREES = 0.02
-"""Distance from the outermost points to the border of their own extent: some tiles."""
 
 LEAST_ROWS = 100
 """Smallest number of rows of each provider; the test part of a split then has about ten of them."""
@@ -98,21 +94,9 @@ class PointTests:
     error_sd: Floats | None = None
 
     @property
-    def extent(self) -> BaseGeometry:
-        """The convex hull of the points with a margin of about 2 km, in degrees.
-
-        Raises DataError if the points lie all around the world.
-        """
-        longitude = self.longitude
-        if np.ptp(longitude) > 180:
-            longitude = longitude % 360
-        if np.ptp(longitude) > 180:
-            raise DataError(
-                f"the points of {self.path} lie all around the world. Choose a region, such as PR, "
-                "or --region-file."
-            )
-        places = MultiPoint(np.column_stack([longitude, self.latitude]))
-        return places.convex_hull.buffer(MARGIN_DEGREES)
+    def extent(self) -> PointExtent:
+        """The places near the tests; raises DataError if the tests lie all around the world."""
+        return PointExtent.of(self.path, self.longitude, self.latitude)
 
     def observations(self, region: Region, quarters: QuarterRequest | None) -> Ingested:
         """Return the measurements of a region, pooled by tile, quarter and known provider or drive.

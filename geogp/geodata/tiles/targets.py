@@ -13,15 +13,27 @@ from geogp.choices import AVERAGE, CLASS, COUNT, one_of
 from geogp.errors import DataError, RequestError, named
 from geogp.value_scales import ValueScale, scale_of
 
-SPEED_TIERS: dict[str, tuple[float, float]] = {
-    "below 5/1": (0.0, 0.0),
-    "5/1": (5.0, 1.0),
-    "7/1": (7.0, 1.0),
-    "35/3": (35.0, 3.0),
-}
-"""Download and upload speed, in Mbps, that a tile of each tier reaches at least.
+MOBILE, FIXED = SERVICES = ("mobile", "fixed")
+"""The two kinds of networks for which Ookla publishes tiles."""
 
-These are the mobile tiers of the FCC's National Broadband Map: 5/1 for 4G LTE, 7/1 and 35/3 for 5G.
+TIER, FIXED_TIER = "tier", "fixed-tier"
+"""The targets of tiers of the mobile and of the fixed service."""
+
+SPEED_TIERS: dict[str, dict[str, tuple[float, float]]] = {
+    "mobile": {
+        "below 5/1": (0.0, 0.0),
+        "5/1": (5.0, 1.0),
+        "7/1": (7.0, 1.0),
+        "35/3": (35.0, 3.0),
+    },
+    "fixed": {"below 25/3": (0.0, 0.0), "25/3": (25.0, 3.0), "100/20": (100.0, 20.0)},
+}
+"""Download and upload speed, in Mbps, that a tile of each tier reaches at least, by service.
+
+Mobile: the tiers of the FCC's National Broadband Map, 5/1 for 4G LTE, 7/1 and 35/3 for 5G (the 5G
+Fund pays for 35/3 and 7/1: FCC 24-89). Fixed: below 25/3 a location is unserved, and below 100/20
+underserved (BEAD, NTIA's notice of May 2022); the FCC calls 100/20 broadband since March 2024 (FCC
+24-27), and called 25/3 so since 2015.
 """
 
 
@@ -33,9 +45,9 @@ class TargetColumn:
     divided by `divisor` have the unit `unit`, such as Mbps instead of kbps. Models use log10 of
     speed and latency, plain decibels and shares (see `scale`), and the plain number of tests. Names
     of variables end in `suffix`. A `counted` target is 0 in tiles that Ookla's files omit. A target
-    with `classes`, which are in increasing order, is the number of a class, from 0; it is computed
-    from two speeds. If `low_is_good`, low values are the good ones. Ookla's files lack a target
-    that is not `in_tiles`: it is only in files of a user's own tests.
+    with `tiers_of` a service is the number of one of its tiers, from 0; it is computed from two
+    speeds. If `low_is_good`, low values are the good ones. Ookla's files lack a target that is not
+    `in_tiles`: it is only in files of a user's own tests.
     """
 
     columns: tuple[str, ...]
@@ -43,9 +55,14 @@ class TargetColumn:
     unit: str
     suffix: str
     counted: bool = False
-    classes: tuple[str, ...] = ()
+    tiers_of: str = ""
     low_is_good: bool = False
     in_tiles: bool = True
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes, such as tiers, in increasing order; none for a number."""
+        return tuple(SPEED_TIERS.get(self.tiers_of, ()))
 
     @property
     def scale(self) -> ValueScale:
@@ -69,7 +86,8 @@ class TargetColumn:
         if self.classes:
             known = np.isfinite(values).all(0)  # rows that are left out have NaN
             codes = np.full(values.shape[1], np.nan)
-            codes[known] = tier_codes(*values[:, known])
+            down, up = values[:, known]
+            codes[known] = tier_codes(down, up, self.tiers_of)
             return codes
         return np.asarray(values[0] if self.counted else self.scale.modelled(values[0]))
 
@@ -79,9 +97,10 @@ TARGETS: dict[str, TargetColumn] = {
     "upload": TargetColumn(("avg_u_kbps",), 1000.0, "Mbps", "mbps"),
     "latency": TargetColumn(("avg_lat_ms",), 1.0, "ms", "ms", low_is_good=True),
     "tests": TargetColumn(("tests",), 1.0, "tests", "tests", counted=True),
-    "tier": TargetColumn(
-        ("avg_d_kbps", "avg_u_kbps"), 1000.0, "tier", "tier", classes=tuple(SPEED_TIERS)
-    ),
+    **{
+        name: TargetColumn(("avg_d_kbps", "avg_u_kbps"), 1000.0, "tier", "tier", tiers_of=service)
+        for name, service in zip((TIER, FIXED_TIER), SERVICES, strict=True)
+    },
     "signal": TargetColumn(("signal_dbm",), 1.0, "dBm", "dbm", in_tiles=False),
     "rsrp": TargetColumn(("rsrp_dbm",), 1.0, "dBm", "dbm", in_tiles=False),
     "rsrq": TargetColumn(("rsrq_db",), 1.0, "dB", "db", in_tiles=False),
@@ -91,7 +110,8 @@ TARGETS: dict[str, TargetColumn] = {
 }
 """Each target by its name.
 
-``success`` is the share of tests that succeeded.
+``fixed-tier`` is what ``tier`` becomes for the fixed service. ``success`` is the share of tests
+that succeeded.
 
 ``signal`` stands for the kind of signal that a file has: ``rsrp``, ``rsrq``, ``sinr`` or ``rssi``.
 A file whose column does not say its kind keeps the target ``signal``, a level in dBm.
@@ -100,7 +120,18 @@ A file whose column does not say its kind keeps the target ``signal``, a level i
 SIGNALS = ("rsrp", "rsrq", "sinr", "rssi", "signal")
 """The targets of signals, with the kinds before the signal of an unknown kind."""
 
-SERVICES = ("mobile", "fixed")  # the two kinds of networks for which Ookla publishes tiles
+
+def target_of(target: str, service: str) -> str:
+    """Return the target for a service: ``fixed-tier`` for ``tier`` of the fixed service.
+
+    Raises RequestError for ``fixed-tier`` of another service.
+    """
+    if target == FIXED_TIER and service != FIXED:
+        raise RequestError(
+            f"{FIXED_TIER} has the tiers of the fixed service, found --service {service}. Choose "
+            f"--target {TIER}, or --service {FIXED}."
+        )
+    return FIXED_TIER if (target, service) == (TIER, FIXED) else target
 
 
 def find_target(name: str) -> TargetColumn:
@@ -124,21 +155,24 @@ def check_in_tiles(name: str) -> None:
         raise RequestError(not_in_tiles(name))
 
 
-def speed_tiers(download: ArrayLike, upload: ArrayLike) -> NDArray[np.str_]:
-    """Return the highest tier whose two speeds each tile reaches, (n,).
+def speed_tiers(download: ArrayLike, upload: ArrayLike, service: str = MOBILE) -> NDArray[np.str_]:
+    """Return the highest tier of a service whose two speeds each tile reaches, (n,).
 
-    `download`, `upload`: speeds in Mbps, (n,). Raises DataError if the shapes differ, or a speed is
-    negative or not finite.
+    `download`, `upload`: speeds in Mbps, (n,). Raises RequestError if the service is unknown, and
+    DataError if the shapes differ, or a speed is negative or not finite.
 
     Examples
     --------
     >>> speed_tiers([40.0, 40.0, 6.0], [5.0, 2.0, 0.5]).tolist()
     ['35/3', '7/1', 'below 5/1']
+    >>> speed_tiers([400.0, 40.0], [25.0, 2.0], "fixed").tolist()
+    ['100/20', 'below 25/3']
     """
-    return np.array(list(SPEED_TIERS))[tier_codes(download, upload)]
+    one_of("service", service, SERVICES)
+    return np.array(list(SPEED_TIERS[service]))[tier_codes(download, upload, service)]
 
 
-def tier_codes(download: ArrayLike, upload: ArrayLike) -> NDArray[np.intp]:
+def tier_codes(download: ArrayLike, upload: ArrayLike, service: str = MOBILE) -> NDArray[np.intp]:
     """Return the number of the tier of each tile, (n,), from 0; see `speed_tiers`."""
     down, up = (np.asarray(speed, np.float64) for speed in (download, upload))
     if down.shape != up.shape or down.ndim != 1:
@@ -150,5 +184,5 @@ def tier_codes(download: ArrayLike, upload: ArrayLike) -> NDArray[np.intp]:
     if not (np.isfinite(speeds) & (speeds >= 0)).all():
         raise DataError("expected speeds in Mbps of 0 or more, found others.")
     # The tiers are in increasing order, so the number of reached tiers says which one is highest.
-    reached = [(down >= d) & (up >= u) for d, u in SPEED_TIERS.values()]
+    reached = [(down >= d) & (up >= u) for d, u in SPEED_TIERS[service].values()]
     return np.asarray(np.sum(reached, 0) - 1, np.intp)

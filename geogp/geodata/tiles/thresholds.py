@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from geogp.choices import CLASS, COUNT
 from geogp.errors import RequestError
 from geogp.geodata.tiles.plausibility import LIMITS
-from geogp.geodata.tiles.targets import SERVICES, find_target
+from geogp.geodata.tiles.targets import FIXED, MOBILE, SERVICES, find_target
+from geogp.value_scales import ValueScale
 
 DEFAULTS: dict[str, tuple[float, ...]] = {
     "download": (5.0, 7.0, 35.0),
@@ -23,15 +24,18 @@ DEFAULTS: dict[str, tuple[float, ...]] = {
     "signal": (-115.0, -105.0, -95.0),
     "success": (80.0, 90.0, 95.0),
 }
-"""Default thresholds of each target, in the unit of the target.
+"""Default thresholds of each target, in the unit of the target, for the mobile service.
 
-The speeds are levels of the FCC's Broadband Data Collection (download/upload): 5/1 Mbps for 4G LTE,
-7/1 and 35/3 Mbps for 5G. The latency of 100 ms is the limit of the 5G Fund for mobile service (47
-CFR 54.1015(c)), and 50 ms is half of this limit. The signals are limits between the bars of
+The speeds are those of `SPEED_TIERS`. The latency of 100 ms is the limit of the 5G Fund for mobile
+service (47 CFR 54.1015(c)) and of BEAD for fixed service (NTIA's notice of May 2022), and 50 ms is
+half of this limit. The signals are limits between the bars of
 Android phones for LTE and GSM (those of RSRQ and SINR are in its ``SignalStrengthTest``).
 The FCC requires of the tests of supported networks that 80 % reach four fifths of the speed and 95
 % the latency (DA 18-710); 90 % lies between.
 """
+
+FIXED_DEFAULTS = {"download": (25.0, 100.0), "upload": (3.0, 20.0)}
+"""Default thresholds for the fixed service, where they differ: the speeds of its tiers."""
 
 _LEAST, MOST = 1e-3, 1e6  # the range of a threshold above 0: from `_LEAST` to below `MOST`
 
@@ -53,9 +57,14 @@ class Threshold:
     target: str
 
     @property
+    def scale(self) -> ValueScale:
+        """The scale of the models."""
+        return find_target(self.target).scale
+
+    @property
     def modelled(self) -> float:
         """The threshold on the scale of the models."""
-        return float(find_target(self.target).scale.modelled(self.value))
+        return float(self.scale.modelled(self.value))
 
     @property
     def at_most(self) -> bool:
@@ -107,15 +116,18 @@ class Threshold:
         return np.asarray(np.clip(verb(self.modelled), 0, 1))
 
 
-def thresholds_of(target: str, given: Iterable[float] | None = None) -> tuple[Threshold, ...]:
-    """Return the thresholds of a target, the smallest first: `given`, or `DEFAULTS`.
+def thresholds_of(
+    target: str, given: Iterable[float] | None = None, service: str = MOBILE
+) -> tuple[Threshold, ...]:
+    """Return the thresholds of a target, the smallest first: `given`, or those of the service.
 
     The targets ``tests`` and ``tier`` have no thresholds. Raises RequestError if a threshold is out
     of range or given twice, or if `given` has thresholds for such a target.
     """
     find_target(target)
     if given is None:
-        return tuple(Threshold(value, target) for value in DEFAULTS.get(target, ()))
+        defaults = DEFAULTS | (FIXED_DEFAULTS if service == FIXED else {})
+        return tuple(Threshold(value, target) for value in defaults.get(target, ()))
     thresholds = tuple(Threshold(float(value), target) for value in sorted(given))
     if not thresholds:
         return ()
@@ -138,6 +150,11 @@ def thresholds_of(target: str, given: Iterable[float] | None = None) -> tuple[Th
             f"{', '.join(threshold.number for threshold in thresholds)} {unit}."
         )
     return thresholds
+
+
+def nearest_threshold(thresholds: Iterable[Threshold], y: float) -> Threshold:
+    """Return the threshold nearest to a value of the model; the first of those equally near."""
+    return min(thresholds, key=lambda threshold: abs(threshold.modelled - y))
 
 
 def _range_of(target: str) -> tuple[float, float]:

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from geogp.distributions.quantity import Quantity
 from geogp.geodata.places.layers import PolygonLayer
 from geogp.geodata.places.region import Region, Tiles
-from geogp.geodata.tiles.thresholds import Threshold
+from geogp.geodata.tiles.thresholds import Threshold, nearest_threshold
 from geogp.maps.frame import Floats, Frame
 from geogp.maps.grid import FLAG_FILL, strata_in
 from geogp.maps.kernel_slices import KernelSlice, check_slices
@@ -211,7 +211,7 @@ def _speeds(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
     values = slider_values(least, most, content.thresholds, factors=scale.logarithmic)
     if scale.most is not None:
         values = [value for value in values if 0 < value < scale.most]
-    choices = [threshold.value for threshold in content.thresholds] or values
+    choices = content.thresholds or [Threshold(v, str(grid.attrs["target"])) for v in values]
     error_of = partial(
         probability_error,
         levels=levels,
@@ -246,7 +246,7 @@ def _speeds(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
         "past": past,
         "threshold": {
             "values": values,
-            "shown": choices[len(choices) // 2],
+            "shown": nearest_threshold(choices, np.median(quantiles[levels.index(0.5)])).value,
             "at_most": bound == "upper",
         },
         "layers": speed_layers(grid, content.predicted, cautious, change),

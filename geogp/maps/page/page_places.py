@@ -12,6 +12,7 @@ from scipy import ndimage
 from shapely.geometry.base import BaseGeometry
 
 from geogp.errors import DataError
+from geogp.geodata.places.distances import distance_km
 from geogp.geodata.places.layers import PolygonLayer
 from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.tiles.quadkeys import tiles_at
@@ -20,6 +21,9 @@ from geogp.maps.page.page_assets import asset_bytes
 
 MAX_TOWNS = 2_000
 """Largest number of towns on a page."""
+
+NEAR_KM = 30.0
+"""Largest distance of the town after which an area is named."""
 
 TOWN = "town"
 """First word of the kind of a town."""
@@ -88,6 +92,24 @@ def town_places() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return longitudes and latitudes in degrees of the towns of the world, (n,) each."""
     towns = _read_towns()
     return towns["longitude"].to_numpy(), towns["latitude"].to_numpy()
+
+
+def town_near(region: Region) -> str | None:
+    """Return the name of the largest town in a region, or of the nearest within `NEAR_KM`.
+
+    The distance is that from a place inside the region. Returns None without such a town, and in an
+    invented region.
+    """
+    if region.invented:
+        return None
+    towns = _read_towns()
+    inside = np.flatnonzero(region.contains(towns["longitude"], towns["latitude"]))
+    if len(inside):
+        return str(towns["name"].iloc[inside[0]])
+    middle = region.boundary.representative_point()
+    km = distance_km(towns["longitude"], towns["latitude"], [middle.x], [middle.y])
+    nearest = int(np.argmin(km))
+    return str(towns["name"].iloc[nearest]) if km[nearest] <= NEAR_KM else None
 
 
 def towns_on(

@@ -22,10 +22,12 @@ from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.places.stratum_column import UNKNOWN
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.quadkeys import ZOOM, tiles_to_codes
+from geogp.geodata.tiles.quarters import quarter_label
 from geogp.maps.figures.map_figures import write_map_figures
 from geogp.maps.figures.panels import slices_panels
 from geogp.maps.grid import build_grid
 from geogp.maps.kernel_slices import KernelSlice
+from geogp.maps.one_colour import first_threshold, one_colour
 from geogp.maps.page.interactive_page import map_page
 from geogp.maps.page.kernel_basis import KernelBasis, kernel_basis
 from geogp.maps.page.kernel_error import KernelFeatures
@@ -43,6 +45,7 @@ from geogp.records.map_settings import MAX_TILES, MapSettings
 from geogp.records.record_names import LEVEL
 from geogp.records.run_record import FittedRecord, RunMap
 from geogp.reports.rendering import say
+from geogp.reports.words import own_measurements
 from geogp.runs.kept_level import KeptLevel
 from geogp.runs.pipeline.fit import Fits
 from geogp.runs.pipeline.map_predictor import MapPredictor
@@ -74,7 +77,8 @@ class MapContent:
     @property
     def record(self) -> RunMap:
         """The map's entry in run.json, without the sizes and hashes of files."""
-        tiles, others = self.page.tiles, self.page.past
+        tiles, others, thresholds = self.page.tiles, self.page.past, self.page.thresholds
+        first = first_threshold(self.grid, thresholds)
         return RunMap(
             quarter=self.question.at,
             zoom=tiles.zoom,
@@ -82,6 +86,8 @@ class MapContent:
             far_tiles=int((self.grid["far"].to_numpy() == 1).sum()),
             other_quarters=len(others),
             other_quarters_zoom=others[0].tiles.zoom if others else None,
+            first_threshold=None if first is None else first.value,
+            one_colour=one_colour(self.grid, thresholds),
             **self.question.record,
         )
 
@@ -214,7 +220,7 @@ def _page(asker: MapPredictor, tiles: Tiles, law: Prediction, model: RunModel) -
     return PageContent(
         region,
         tiles,
-        f"{region.heading}: {quantity.subject}, {question.label()}",
+        _title(inputs, question, quantity),
         question.words(),
         tuple(quarters),
         shown,
@@ -225,6 +231,19 @@ def _page(asker: MapPredictor, tiles: Tiles, law: Prediction, model: RunModel) -
         boundaries.urban_areas,
         averages,
     )
+
+
+def _title(inputs: Inputs, question: Question, quantity: Quantity) -> str:
+    """Return the title of the page: region, quantity and quarter, or what is known of own tests."""
+    rows, heading = inputs.observations.of_provider(question.provider), inputs.region.heading
+    if inputs.points is None:
+        return f"{heading}: {quantity.subject}, {question.label()}"
+    subject = f"{quantity.subject[0].upper()}{quantity.subject[1:]}, {question.label()}"
+    first, last = rows.quarters[0], rows.quarters[-1]
+    place = (
+        heading if first == last else f"{quarter_label(first)} to {quarter_label(last)}, {heading}"
+    )
+    return f"{subject}: {own_measurements(int(rows.tests.sum()), place)}"
 
 
 def _warnings(

@@ -18,7 +18,9 @@ from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.ookla import Ingested, InputFile, read_observations
 from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.geodata.tiles.targets import TARGETS
+from geogp.maps.page.page_places import town_near
 from geogp.models.names import find_model
+from geogp.records.input_records import EXTENT
 from geogp.records.map_settings import MapSettings
 from geogp.runs.pipeline.run_covariates import PlaceTables, read_run_covariates
 from geogp.runs.progress import RunListener
@@ -90,8 +92,7 @@ def read_inputs(settings: MapSettings, listener: RunListener) -> Inputs:
         _check_files(settings)
         layers, layer_files = read_layers(settings.layers, settings.crs)
         points = _read_points(settings, listener)
-        extent = points.extent if points and settings.place.is_extent else None
-        boundaries = settings.place.read(extent)
+        boundaries, points = _read_region(settings, points, listener)
         region = boundaries.region
         if find_model(settings.model).counts:
             listener.stage(f"the model {settings.model} predicts numbers of tests")
@@ -122,6 +123,26 @@ def read_inputs(settings: MapSettings, listener: RunListener) -> Inputs:
         for text in layer.warnings if overlap is None else (*layer.warnings, overlap):
             listener.warn(text)
     return Inputs(boundaries, ingested, places, layers, layer_files, points)
+
+
+def _read_region(
+    settings: MapSettings, points: PointTests | None, listener: RunListener
+) -> tuple[Boundaries, PointTests | None]:
+    """Return the region, by default the places near the user's own tests, with a note on these."""
+    if points is None or not settings.place.is_extent:
+        return settings.place.read(), points
+    extent = points.extent
+    boundaries = settings.place.read(extent.shape, extent.measured)
+    note = f"no region was given: the map shows places within {extent.reach_km:.2g} km of a tile "
+    note += "with tests"
+    if settings.boundaries is not None:
+        note += ", on the land of the states in --boundaries"
+    listener.stage(f"{points.path.name}, {EXTENT}: {note}")
+    near = town_near(boundaries.region)
+    if near is not None and settings.region_name is None:
+        region = replace(boundaries.region, name=f"{near} area")
+        boundaries = replace(boundaries, region=region)
+    return boundaries, replace(points, notes=(*points.notes, (EXTENT, note)))
 
 
 def _check_files(settings: MapSettings) -> None:

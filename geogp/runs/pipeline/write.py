@@ -12,7 +12,7 @@ from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.maps.csv_tables import write_csv
 from geogp.models.numerics.threads import aside
-from geogp.records.input_records import PointsRecord, ProviderRecord, UnitRecord
+from geogp.records.input_records import EXTENT, PointsRecord, ProviderRecord, UnitRecord
 from geogp.records.run_record import RowsLeftOut, RunMap, RunRecord
 from geogp.reports.beside import Beside
 from geogp.runs.pipeline.draw import MapContent
@@ -50,6 +50,8 @@ def write_run(
     """
     listener.begin("write", "writing maps and report")
     attribution, points = inputs.ingested.attribution, inputs.points
+    extent = "" if points is None else dict(points.notes).get(EXTENT, "")
+    notes = [*([f"{extent[0].upper()}{extent[1:]}."] if extent else []), *listener.warnings]
 
     def write(staged: Path) -> RunRecord:
         with listener.timed("write"):
@@ -59,7 +61,7 @@ def write_run(
             write_bytes(staged / PREDICTIONS_FILE, table)
             # The figures change settings of matplotlib meanwhile, none of which the page uses.
             with aside(
-                lambda: content.html(attribution, listener.warnings, base_map=base_map),
+                lambda: content.html(attribution, notes, base_map=base_map),
                 fits.model.network_.device,
             ) as page:
                 content.write(staged, attribution)

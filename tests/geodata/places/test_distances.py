@@ -3,7 +3,7 @@ import pytest
 from pyproj import Geod
 
 from geogp.errors import DataError
-from geogp.geodata.places.distances import nearest_km, sums_within_km
+from geogp.geodata.places.distances import nearest_km, spacing_km, sums_within_km
 
 
 def test_distance_equals_pyproj_on_the_sphere():
@@ -48,6 +48,12 @@ def test_sums_are_those_of_points_within_the_distance(km):
     found = sums_within_km(*places.T, lon, lat, values, km=km)
     np.testing.assert_array_equal(found, by_hand)
     assert km < 20_000 or found[0] == values.sum()
+
+
+def test_spacing_is_the_distance_to_the_next_place():
+    longitude, latitude = np.array([0.0, 1.0, 1.0, 4.0]), np.zeros(4)
+    np.testing.assert_allclose(spacing_km(longitude, latitude), np.array([1, 1, 3]) * 111.195, 1e-5)
+    assert spacing_km([5.0, 5.0], [5.0, 5.0]) == pytest.approx(np.pi * 6371.0088)
 
 
 def test_what_has_no_distance_is_refused():

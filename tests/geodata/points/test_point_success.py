@@ -36,7 +36,7 @@ def read(path, target="success", **options):
 def pooled(path, target, **options):
     points = read(path, target, **options)
     choice = RegionChoice(None, None, None, None, points=path)
-    return points.observations(choice.read(points.extent).region, None).observations
+    return points.observations(choice.read(points.extent.shape).region, None).observations
 
 
 WORDS = np.array(["ok", "FAIL", "1", "0", "true", "False", "Yes", "no", "passed", "error"])

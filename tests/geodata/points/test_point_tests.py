@@ -6,9 +6,11 @@ import geopandas as gpd
 import numpy as np
 import pandas as pd
 import pytest
+import shapely
 from shapely.geometry import box
 
 from geogp.errors import DataError, RequestError
+from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.region import Region
 from geogp.geodata.points import point_tests
 from geogp.geodata.points.checks import extent_km
@@ -181,14 +183,35 @@ def test_counts_of_tests_have_the_empty_tiles(table, tmp_path):
 
 def test_the_extent_holds_every_tile(table, tmp_path):
     found = read(table, tmp_path)
-    region = Region.from_geometry("D", "drive", found.extent)
+    region = Region.from_geometry("D", "drive", found.extent.shape)
     assert found.observations(region, None).observations.tests.sum() == len(table)
+
+
+@pytest.mark.parametrize(("apart", "reach"), [(0.01, 2.0), (0.05, 1.5 * 0.05 * 111.195)])
+def test_the_extent_reaches_as_far_as_the_spacing_of_the_tests(tmp_path, apart, reach):
+    """Two towns far from each other have nothing between them, and no hole inside."""
+    grid = apart * np.arange(6)
+    rows = [
+        f"2023-04-01,{18 + y:.5f},{x + start:.5f},20"
+        for start in (-67, -66)
+        for y in grid
+        for x in grid / np.cos(np.deg2rad(18))
+    ]
+    found = read("\n".join(["time,lat,lon,download_mbps", *rows, ""]), tmp_path)
+    np.testing.assert_allclose(found.extent.reach_km, reach, rtol=0.15)  # tiles are 0.6 km wide
+    towns = shapely.get_parts(found.extent.shape)
+    assert [len(town.interiors) for town in towns] == [0, 0]
+    region = Region.from_geometry("D", "drive", found.extent.shape)
+    rows = found.observations(region, None).observations
+    near = nearest_km(*region.tiles(16).centres, rows.longitude, rows.latitude)
+    assert near.max() < found.extent.reach_km * 1.01
+    assert len(rows) == 72
 
 
 def test_the_extent_crosses_the_antimeridian(tmp_path):
     text = "time,lat,lon,download_mbps\n2023-04-01,-16,179.9,20\n2023-04-01,-16.1,-179.9,30\n"
     found = read(text, tmp_path)
-    region = Region.from_geometry("D", "drive", found.extent)
+    region = Region.from_geometry("D", "drive", found.extent.shape)
     assert region.bounds[2] - region.bounds[0] < 1
     assert len(found.observations(region, None).observations) == 2
 

@@ -11,18 +11,24 @@ from geogp.geodata.tiles.targets import (
     check_in_tiles,
     find_target,
     speed_tiers,
+    target_of,
 )
 from geogp.value_scales import DECIBELS, suffix_of
 
 
-def test_a_tile_has_the_highest_tier_that_it_reaches():
-    rng = np.random.default_rng(0)
-    down, up = rng.uniform(0, 60, 500), rng.uniform(0, 6, 500)
-    found = speed_tiers(down, up)
+@pytest.mark.parametrize(("service", "target"), [("mobile", "tier"), ("fixed", "fixed-tier")])
+def test_a_tile_has_the_highest_tier_that_it_reaches(service, target):
+    rng, tiers = np.random.default_rng(0), SPEED_TIERS[service]
+    down, up = rng.uniform(0, 160, 500), rng.uniform(0, 30, 500)
+    down[:250], up[:250] = down[:250] / 4, up[:250] / 8
+    found = speed_tiers(down, up, service)
     for d, u, tier in zip(down, up, found, strict=True):
-        reached = [name for name, (a, b) in SPEED_TIERS.items() if d >= a and u >= b]
+        reached = [name for name, (a, b) in tiers.items() if d >= a and u >= b]
         assert tier == reached[-1]
-    assert set(found) == set(SPEED_TIERS)
+    assert set(found) == set(tiers)
+    assert TARGETS[target].classes == tuple(tiers)
+    codes = TARGETS[target].modelled(np.stack([down, up])).astype(int)
+    assert (np.array(list(tiers))[codes] == found).all()
 
 
 def test_limits_belong_to_the_tier():
@@ -30,15 +36,25 @@ def test_limits_belong_to_the_tier():
 
 
 def test_a_higher_tier_asks_more():
-    limits = np.array(list(SPEED_TIERS.values()))
-    assert (np.diff(limits, axis=0) >= 0).all()
+    for tiers in SPEED_TIERS.values():
+        limits = np.array(list(tiers.values()))
+        assert (np.diff(limits, axis=0) >= 0).all()
+
+
+def test_the_target_of_tiers_follows_the_service():
+    assert target_of("tier", "fixed") == target_of("fixed-tier", "fixed") == "fixed-tier"
+    assert target_of("tier", "mobile") == "tier"
+    assert target_of("download", "fixed") == "download"
+    with pytest.raises(RequestError, match="fixed-tier has the tiers of the fixed service, found"):
+        target_of("fixed-tier", "mobile")
+    with pytest.raises(RequestError, match="unknown service"):
+        speed_tiers([1.0], [1.0], "cable")
 
 
 def test_the_target_is_the_number_of_the_tier_and_missing_for_rows_left_out():
     speeds = np.array([[40.0, np.nan, 6.0, 8.0], [5.0, np.nan, 0.5, 1.0]])
     target = TARGETS["tier"]
     np.testing.assert_array_equal(target.modelled(speeds), [3, np.nan, 0, 2])
-    assert target.classes == tuple(SPEED_TIERS)
     np.testing.assert_allclose(TARGETS["upload"].modelled(speeds[1:]), np.log10(speeds[1]))
 
 
@@ -78,7 +94,7 @@ def test_targets_name_column_and_unit(name, column, of_raw, unit):
     assert target.columns == (column,)
     assert 25_000 / target.divisor == of_raw
     assert (target.unit, target.suffix) == (unit, suffix_of(unit))
-    assert set(TARGETS) == {"download", "upload", "latency", "tests", "tier", *OWN}
+    assert set(TARGETS) == {"download", "upload", "latency", "tests", "tier", "fixed-tier", *OWN}
     assert target.in_tiles == (name not in OWN)
     assert target.is_share == (name == "success")
     assert target.low_is_good == (name == "latency")

@@ -2,14 +2,25 @@ import numpy as np
 import pytest
 
 from geogp.errors import RequestError
-from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
+from geogp.geodata.tiles.targets import SERVICES, SPEED_TIERS
+from geogp.geodata.tiles.thresholds import Threshold, nearest_threshold, thresholds_of
 
 
-def test_defaults_are_the_tiers_of_the_target():
-    values = {name: [one.value for one in thresholds_of(name)] for name in ("download", "upload")}
-    assert values == {"download": [5, 7, 35], "upload": [1, 3]}
-    assert [one.value for one in thresholds_of("latency")] == [50, 100]
-    assert thresholds_of("tests") == ()
+@pytest.mark.parametrize("service", SERVICES)
+def test_defaults_are_the_tiers_of_the_target(service):
+    for place, target in enumerate(("download", "upload")):
+        values = [one.value for one in thresholds_of(target, service=service)]
+        assert values == sorted({speeds[place] for speeds in SPEED_TIERS[service].values()} - {0})
+    assert [one.value for one in thresholds_of("latency", service=service)] == [50, 100]
+    assert thresholds_of("tests", service=service) == ()
+    assert [one.value for one in thresholds_of("download", (1,), service)] == [1]
+
+
+def test_the_nearest_threshold_is_the_nearest_factor():
+    thresholds = thresholds_of("download")  # 5, 7 and 35 Mbps
+    found = [nearest_threshold(thresholds, np.log10(mbps)).value for mbps in (1, 6, 16, 300)]
+    assert found == [5, 7, 35, 35]
+    assert nearest_threshold(thresholds_of("rsrp"), -111).value == -115
 
 
 def test_names_and_words():

@@ -24,7 +24,13 @@ from geogp.maps.page.kernel_basis import coarser, kernel_basis
 from geogp.maps.page.kernel_error import KernelFeatures
 from geogp.maps.page.packing import text_bytes, unpack
 from geogp.maps.page.page_data import PageContent, page_data
-from geogp.maps.page.page_places import labelled_tiles, main_bounds, named_places, towns_on
+from geogp.maps.page.page_places import (
+    labelled_tiles,
+    main_bounds,
+    named_places,
+    town_near,
+    towns_on,
+)
 from geogp.maps.page.page_quantiles import (
     PAST_LEVELS,
     SHOWN_LEVELS,
@@ -201,7 +207,9 @@ def test_the_slider_has_the_thresholds_of_the_run_and_spans_the_predictions(worl
     values, p = data["threshold"]["values"], world.prediction
     assert values == sorted(set(values))
     assert {5, 7, 35} <= set(values)
-    assert data["threshold"]["shown"] == 7
+    middle = np.median(p.mean)
+    nearest = min((5, 7, 35), key=lambda value: abs(np.log10(value) - middle))
+    assert data["threshold"]["shown"] == nearest
     assert not data["threshold"]["at_most"]
     low = np.percentile(p.mean - 1.96 * p.sd, 1)
     high = np.percentile(p.mean + 1.96 * p.sd, 99)
@@ -432,6 +440,17 @@ def test_no_real_town_lies_in_an_invented_region(world):
     page = map_page(data, region)
     assert not [name for name in ("GeoNames", "OpenStreetMap", "cartocdn") if name in page]
     assert "GeoNames" in map_page(page_data(world.grid, content_of(world)), world.region)
+
+
+def test_an_area_has_the_name_of_its_largest_town_or_of_one_nearby():
+    def name_of(west, south, east, north, **changes):
+        region = Region.from_geometry("own", "Own", box(west, south, east, north))
+        return town_near(replace(region, **changes))
+
+    assert name_of(-66.3, 18.1, -65.9, 18.5) == "San Juan"
+    assert name_of(-66.3, 18.1, -65.9, 18.5, invented=True) is None
+    assert name_of(-66.06, 18.19, -66.05, 18.195) == "Caguas"  # some km south of the town
+    assert name_of(-40, 20, -39, 21) is None  # in the Atlantic
 
 
 def test_gaps_do_not_add_their_errors_up():

@@ -14,6 +14,7 @@ from shapely.geometry import box
 from geogp.answers.make_run import make_map as make_run
 from geogp.answers.run import open_run
 from geogp.errors import DataError, RequestError
+from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.region_choice import RegionChoice
 from geogp.geodata.points.point_options import PointSource
 from geogp.geodata.points.point_tests import read_point_tests
@@ -73,8 +74,16 @@ def run(drive, tmp_path_factory):
 def test_the_run_says_what_it_read(run, drive):
     told = run_json(run)
     table = pd.read_csv(drive)
-    assert told["region"] == told["region_name"] == "drive"
-    assert "<h1>Drive: " in (run.path / "map.html").read_text("utf-8")
+    assert (told["region"], told["region_name"]) == ("drive", "Coamo area")
+    used = (table["provider"] == "North").sum()
+    title = f"Download speed, 2023Q4: {used:,} own measurements, 2023Q3 to 2023Q4, Coamo area"
+    assert f"<h1>{title}</h1>" in (run.path / "map.html").read_text("utf-8")
+    extent = "o region was given: the map shows places within 2 km of a tile with tests"
+    assert told["points"]["understood"]["region"] == f"n{extent}"
+    assert f"<p>N{extent}.</p>" in (run.path / "map.html").read_text("utf-8")
+    report = json.loads((run.path / "report.json").read_text("utf-8"))
+    assert report["region"] == f"{used:,} own measurements, Coamo area (drive)"
+    assert f"N{extent}." in report["reliance"]["Far from data"]
     assert told["quarters"] == ["2023Q3", "2023Q4"]
     assert told["attribution"] == "Measurements of drive.csv"
     item = json.loads((run.path / "item.json").read_text("utf-8"))
@@ -110,6 +119,17 @@ def test_the_map_has_the_slope_of_the_speeds(run):
     places = np.full(2, 18.08), np.array([WEST + 0.02, EAST - 0.02])
     west, east = open_run(run.path).at(*places, question="level")["median_mbps"]
     assert 10**0.4 < east / west < 10**0.9  # 10^0.64 in truth
+
+
+def test_the_map_ends_where_the_tests_end(run):
+    found = open_run(run.path).reopen()
+    assert found.inputs.region.code == "drive"
+    assert len(found.tiles) == run_json(run)["map"]["tiles"]
+    rows = found.inputs.observations
+    near = nearest_km(*found.tiles.centres, rows.longitude, rows.latitude)
+    assert near.max() < 2 * 1.01  # the circles have corners
+    inside = open_run(run.path).at([18.08, 18.2], [WEST + 0.02, WEST])["in_region"]
+    assert inside.tolist() == [True, False]
 
 
 def test_areas_read_the_file_again(run, tmp_path):
@@ -192,6 +212,22 @@ def test_tests_of_tiles_give_the_observations_of_the_tiles(small, tmp_path):
     for name in ("quadkey", "quarter", "longitude", "latitude", "tests", "stratum"):
         np.testing.assert_array_equal(getattr(found, name), getattr(seen, name))
     np.testing.assert_allclose(found.y, seen.y, rtol=1e-12)
+
+
+def test_the_land_of_the_states_is_kept_and_what_was_measured_in_the_sea(small, drive):
+    """A tile's tests count even if the state's coastline is drawn too far inland."""
+    boundaries = str(small.folder / "boundaries")
+    state = RegionChoice("DEMO", boundaries=boundaries).read().region.boundary
+    west, south, _, north = state.bounds
+    middle = (south + north) / 2
+    around = box(west - 0.1, middle - 0.1, west + 0.1, middle + 0.1)
+    sea = box(west - 0.05, middle, west - 0.045, middle + 0.005)
+    choice = RegionChoice(points=str(drive), boundaries=boundaries, name="My own town")
+    found = choice.read(around, np.array([sea])).region
+    assert (found.code, found.name) == ("drive", "My own town")
+    assert found.boundary.equals(around.intersection(state).union(sea))
+    far = box(10, 10, 11, 11)
+    assert choice.read(far, np.array([far])).region.boundary.equals(far)
 
 
 class TestRequests:

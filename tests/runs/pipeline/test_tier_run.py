@@ -22,7 +22,7 @@ from geogp.runs.pipeline.run_map import run_map
 
 TAGS = ["below_5_1", "5_1", "7_1", "35_3"]
 P = [f"p_tier_{tag}" for tag in TAGS]
-TIERS = list(SPEED_TIERS)
+TIERS = list(SPEED_TIERS["mobile"])
 
 
 def _table(run) -> pd.DataFrame:

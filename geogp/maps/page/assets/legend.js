@@ -31,6 +31,8 @@ class Legends {
           scale: painted.scale,
           beyond: painted.beyond,
           note: painted.note,
+          show: ({layer: other, ...changes}) =>
+            this.page.update(other ? {[id === 'geogp-legend' ? 'layer' : 'beside']: other} : changes),
         });
       }
     }
@@ -47,8 +49,8 @@ class Legends {
   }
 }
 
-/** Fill a legend with the name of the layer, a bar with round numbers, a note and a hint. */
-function fillLegend(box, {side, label, hint, scale, beyond, note}) {
+/** Fill a legend with the name of the layer, a bar with round numbers, a note with a button, and a hint. */
+function fillLegend(box, {side, label, hint, scale, beyond, note, show}) {
   box.replaceChildren();
   if (side) {
     box.append(element('span', 'geogp-side', side));
@@ -58,7 +60,13 @@ function fillLegend(box, {side, label, hint, scale, beyond, note}) {
     addBar(box, scale, beyond);
   }
   if (note) {
-    box.append(element('p', 'geogp-note', note));
+    box.append(element('p', 'geogp-note', note.text));
+  }
+  if (note && note.offer) {
+    const button = element('button', 'geogp-offer', note.offer.words);
+    button.type = 'button';
+    button.addEventListener('click', () => show(note.offer.changes));
+    box.append(button);
   }
   if (hint) {
     box.append(element('p', 'geogp-hint', hint));

@@ -71,7 +71,7 @@ class Painter {
   /**
    * Return the number of each cell's colour, whether values lie beyond the scale, the scale, and a
    * note if all tiles are on the same side.
-   * @returns {Promise<{indices: Uint8Array, beyond: boolean[], scale: ?Scale, note: ?string}>}
+   * @returns {Promise<{indices: Uint8Array, beyond: boolean[], scale: ?Scale, note: ?{text: string, offer}}>}
    */
   async paint(layer, state) {
     const {source, scale} = layer;

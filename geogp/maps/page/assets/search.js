@@ -85,7 +85,8 @@ class Search {
       const text = this.field.value.trim();
       this.answer.textContent = H3_INDEX.test(text)
         ? `There is no H3 cell ${text}.`
-        : text && `No county or town called ${text} on this map.${page.data.towns_left_out}`;
+        : text && `No county or town called ${text} on this map.${page.data.towns_left_out} The search `
+          + 'finds names of places and coordinates; no addresses or ZIP codes.';
       return;
     }
     const [south, west, north, east] = place.bounds;

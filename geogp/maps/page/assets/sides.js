@@ -1,59 +1,76 @@
 const HALF = 0.5;
+const NEARLY = 0.02;
+const MOST_SORTED = 20000;
 
-/** Return the least and the largest value in the cells of the region. */
-function rangeOf({width, height}, inside, value) {
-  let [low, high] = [Infinity, -Infinity];
+/** Return the least and the largest value in the cells of the region, and the ends of all but 2 % on each side. */
+function endsOf({width, height}, inside, value) {
+  const values = [];
+  let [least, most] = [Infinity, -Infinity];
   for (let cell = 0; cell < width * height; cell += 1) {
     if (inside(cell)) {
-      low = Math.min(low, value(cell));
-      high = Math.max(high, value(cell));
+      const one = value(cell);
+      values.push(one);
+      [least, most] = [Math.min(least, one), Math.max(most, one)];
     }
   }
-  return [low, high];
+  const stride = Math.ceil(values.length / MOST_SORTED);
+  const sorted = Float64Array.from(values.filter((_, place) => place % stride === 0)).sort();
+  const left = Math.floor(NEARLY * sorted.length);
+  return {least, low: sorted[left], high: sorted[sorted.length - 1 - left], most};
 }
 
-/** Return a note that all tiles are on one side, with the nearest of those that divide the region. */
+/** Return a note that tiles are on one side, and what to show of the nearest of those that divide the region. */
 function sideNote(same, dividing, kind) {
   const [nearest] = dividing.sort((one, other) => one.far - other.far);
-  return `${same} ${nearest ? `The nearest ${kind} that divides the region is ${nearest.words}.`
-    : `No ${kind} divides the region.`}`;
+  return {
+    text: `${same} ${nearest ? `The nearest ${kind} that divides the region is ${nearest.words}.`
+      : `No ${kind} divides the region.`}`,
+    offer: nearest && {words: `Show ${nearest.words}`, changes: nearest.changes},
+  };
 }
 
-const everywhere = (above) => `In every tile, the probability is ${above ? 'above' : 'below'} 50 %.`;
+const everyTile = (nearly) => (nearly ? 'nearly every tile' : 'every tile');
+const everywhere = (above, nearly) =>
+  `In ${everyTile(nearly)}, the probability is ${above ? 'above' : 'below'} 50 %.`;
 
-/** Return a note if all tiles are on the same side of a threshold, otherwise ''. */
+/** Return a note if nearly all tiles are on the same side of a threshold, otherwise null. */
 function thresholdSide(data, law, inside, threshold) {
   const {values, at_most: atMost} = data.threshold;
-  const [low, high] = rangeOf(data.frame, inside, (cell) => law.quantile(cell, HALF));
+  const {least, low, high, most} = endsOf(data.frame, inside, (cell) => law.quantile(cell, HALF));
   const wish = modelledOf(data, threshold);
+  if (low < wish && wish <= high) {
+    return null;
+  }
   const found = values.map((value) => ({
-    at: modelledOf(data, value), words: `${formatNumber(value)} ${data.unit}`,
-  })).filter(({at}) => low < at && at <= high).map(({at, words}) => ({words, far: Math.abs(at - wish)}));
-  return low < wish && wish <= high ? ''
-    : sideNote(everywhere((low >= wish) !== atMost), found, 'threshold');
+    at: modelledOf(data, value), words: `${formatNumber(value)} ${data.unit}`, changes: {threshold: value},
+  })).filter(({at}) => low < at && at <= high).map((one) => ({...one, far: Math.abs(one.at - wish)}));
+  return sideNote(everywhere((low >= wish) !== atMost, least < wish && wish <= most), found, 'threshold');
 }
 
-/** Return a note if all tiles have one class, or are on the same side of a class, otherwise ''. */
-async function classSide({classes, frame, subject}, {source, scale}, inside, arrayOf) {
+/** Return a note if nearly all tiles have one class, or are on the same side of a class, otherwise null. */
+async function classSide({classes, frame, subject, layers}, {source, scale}, inside, arrayOf) {
   const step = classes.findIndex(({least}) => least === source.array);
   if (step < 0 && !scale.names.length) {
-    return '';
+    return null;
   }
-  const range = async (name) => {
+  const ends = async (name) => {
     const array = await arrayOf(name);
-    return rangeOf(frame, inside, (cell) => array.at(cell));
+    return endsOf(frame, inside, (cell) => array.at(cell));
   };
-  const [low, high] = await range(source.array);
+  const {least, low, high, most} = await ends(source.array);
   if (step < 0 ? low < high : low < HALF && high >= HALF) {
-    return '';
+    return null;
   }
   const found = [];
-  for (const [place, {name, least}] of classes.entries()) {
-    const [first, last] = least ? await range(least) : [1, 1];
-    if (first < HALF && last >= HALF) {
-      found.push({words: name, far: Math.abs(place - (step < 0 ? low : step))});
+  for (const [place, {name, least: reached}] of classes.entries()) {
+    const one = reached ? await ends(reached) : {low: 1, high: 1};
+    if (one.low < HALF && one.high >= HALF) {
+      const {id} = layers.find((layer) => layer.source.array === reached);
+      found.push({words: name, far: Math.abs(place - (step < 0 ? low : step)), changes: {layer: id}});
     }
   }
-  return sideNote(step < 0 ? `Every tile has the ${subject} ${scale.names[low]}.` : everywhere(low >= HALF),
-    found, `probability of at least a ${subject}`);
+  const nearly = step < 0 ? least < most : least < HALF && most >= HALF;
+  const all = everyTile(nearly);
+  return sideNote(step < 0 ? `${all.charAt(0).toUpperCase() + all.slice(1)} has the ${subject} ${scale.names[low]}.`
+    : everywhere(low >= HALF, nearly), found, `probability of at least a ${subject}`);
 }
