@@ -104,7 +104,8 @@ class FieldGP(SpatialGP):
         rows), or a mask of the rows, (n,). Predictions also depend on the validation rows. An exact
         process learns from all rows.
     preset
-        Sizes and training schedule: ``quick``, ``standard`` or ``paper``.
+        Sizes and training schedule: ``quick``, ``standard`` or ``paper``. An exact process has
+        neither: `fit` warns if another preset than ``quick`` is given.
     epochs, rank, batch
         If given, these replace the values of the preset.
     device

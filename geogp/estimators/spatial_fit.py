@@ -99,8 +99,8 @@ class SpatialFit(SpatialParameters):
             A named column of tests or devices is missing; an input has the same value in all rows;
             a measurement is very far from the others; many measurements equal the smallest, or
             intervals of positive ones begin below 0, without a law of amounts; the model has more
-            weights than rows; or there are so few rows that cross-validation sets the width of the
-            intervals.
+            weights than rows; there are so few rows that cross-validation sets the width of the
+            intervals; or a preset is given for an exact process.
         """
         self.check()
         if self.verbose:
@@ -108,6 +108,11 @@ class SpatialFit(SpatialParameters):
                 self.fit_watched(X, y, progress=shown.epoch, stage=shown.stage)
         else:
             self.fit_watched(X, y)
+        if self.network_.path == "exact" and self.preset != self.defaults()["preset"]:
+            warn_caller(
+                f"preset={self.preset!r} changes nothing: these rows are fitted by an exact "
+                "process. epochs=, rank= or batch= ask for the model of three parts."
+            )
         if "law" in self.defaults() and self.law != BINOMIAL and self.normal_scores_ is None:
             self._check_law(X, target_of(target_of_cells(X, y), len(self.validation_)))
         return self

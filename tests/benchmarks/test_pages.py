@@ -27,6 +27,7 @@ def _by_table_and_model(held):
 PAGES = {
     "areas/simulation": ("answers.areas", _whole),
     "change/table": ("answers.change", _whole),
+    "change/blocks": ("answers.change_blocks", lambda held: (held["targets"], held["about"])),
     "level-averages/MO": ("answers.level_averages", _whole),
     "level-averages/PR": ("answers.level_averages", _whole),
     "next/demo": ("answers.next_tiles", _whole),

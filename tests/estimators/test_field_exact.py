@@ -38,6 +38,14 @@ def test_settings_decide_the_path(settings, exact, fitted):
     assert fitted.path_ == "exact"
 
 
+def test_a_preset_that_changes_nothing_is_named_once(points):
+    with pytest.warns(UserWarning, match="preset='standard' changes nothing") as told:
+        model = FieldGP(**PLAIN, preset="standard").fit(points[:60], points.value[:60])
+    assert [one.filename for one in told] == [__file__]
+    usual = FieldGP(**PLAIN).fit(points[:60], points.value[:60])
+    np.testing.assert_array_equal(model.predict(points[60:]), usual.predict(points[60:]))
+
+
 @pytest.mark.filterwarnings("ignore:.* training rows for .* weights")
 def test_many_rows_are_fitted_by_a_basis(points, monkeypatch):
     monkeypatch.setattr("geogp.models.catalogue.fit_plan.MOST_ROWS", 59)

@@ -49,3 +49,8 @@ def test_directions_are_counted(bench):
     }
     text = bench.page({"natural": found})
     assert text.count("\n| natural |") == 2
+    laws = {"found_process": [0.3] * 4, "sd_process": [0.2] * 4, "sd_joint": [0.04] * 4}
+    found = bench.summary([one | laws])
+    assert [found[f"{law}coverage"] for law in bench.LAWS] == [0.75, 0.5, 0.75]
+    assert found["process_rmse"] == pytest.approx(np.sqrt(np.mean(np.square([3, 2, 5, 1]))) / 10)
+    assert bench.page({"natural": found}).count("\n| natural |") == 3
