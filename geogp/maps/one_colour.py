@@ -77,7 +77,10 @@ def _one_class(grid: xr.Dataset, names: tuple[str, ...], at_least: list[str]) ->
     dividing = [place for place, share in halves.items() if NEARLY <= share <= 1 - NEARLY]
     told = f"{_in_tiles(shares[most])}, the most probable {quantity.subject} is {names[most]}. "
     if not dividing:
-        return f"{told}No {quantity.subject} has a probability above 50 % in some tiles alone."
+        return (
+            f"{told}No {quantity.subject} divides the map at a probability of 50 %. Thresholds of "
+            "your own do: --target download --threshold."
+        )
     nearest = names[min(dividing, key=lambda place: abs(place - most))]
     return (
         f"{told}The layer “Probability of at least {nearest}” divides the map at a probability of "

@@ -44,7 +44,7 @@ def test_the_search_offers_all_places_and_says_when_there_is_none(visit, made):
     assert offered == [f"{one['name']}, {one['kind']}" for one in made.data["places"]]
     assert {"Ponce, county", "Ponce, urban area"} <= set(offered)
     hint = seen.get_attribute("#geogp-search-field", "placeholder")
-    assert hint == "Towns, counties, coordinates"
+    assert hint == "Towns, coordinates"
     before = seen.evaluate(BOUNDS)
     seen.fill("#geogp-search-field", "Atlantis")
     seen.click("text=Show >> nth=0")

@@ -223,6 +223,16 @@ def unchecked(**changes):
     return request
 
 
+def test_tiers_and_thresholds_are_those_of_the_service():
+    fixed = MapSettings("PR", service="fixed", target="tier", boundaries="borders")
+    assert (fixed.target, fixed.kind, fixed.model) == ("fixed-tier", "class", "class-dbk")
+    assert MapSettings("PR", target="tier", boundaries="borders").target == "tier"
+    speeds = MapSettings("PR", service="fixed", boundaries="borders").thresholds
+    assert [one.value for one in speeds] == [25, 100]
+    with pytest.raises(RequestError, match="fixed-tier has the tiers of the fixed service"):
+        MapSettings("PR", target="fixed-tier", boundaries="borders")
+
+
 def test_every_rule_can_be_broken_and_says_which_options_it_is_about():
     first = []
     for changes, message in EXAMPLES:

@@ -142,7 +142,8 @@ def find_target(name: str) -> TargetColumn:
 
 def not_in_tiles(name: str) -> str:
     """Return the message that Ookla's tiles have no such target, and what to do."""
-    others = named(other for other, column in TARGETS.items() if column.in_tiles)
+    tiled = [other for other, column in TARGETS.items() if column.in_tiles]
+    others = named(other for other in tiled if other != FIXED_TIER)
     return (
         f"Ookla's tiles have no {name}: --target {name} maps a file of your own tests. Give the "
         f"file with --points, or map {others}."
