@@ -24,7 +24,7 @@ from geogp.evaluation.conformal.conformal_cells import Cell, RepairPlaces
 from geogp.evaluation.conformal.conformal_repair import NO_REPAIR, Repair
 from geogp.evaluation.conformal.repair_methods import LOCAL, NONE
 from geogp.geodata.places.distances import nearest_km, sums_within_km
-from geogp.geodata.places.stratum_column import STRATA
+from geogp.geodata.places.stratum_names import STRATA
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index, quarter_label
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of

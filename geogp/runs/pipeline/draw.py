@@ -19,7 +19,7 @@ from geogp.evaluation.conformal.conformal_repair import Repair
 from geogp.files import sha256_of, write_bytes
 from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.region import Region, Tiles
-from geogp.geodata.places.stratum_column import UNKNOWN
+from geogp.geodata.places.stratum_names import UNKNOWN
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.quadkeys import ZOOM, tiles_to_codes
 from geogp.maps.figures.map_figures import write_map_figures

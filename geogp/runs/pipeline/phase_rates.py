@@ -12,7 +12,7 @@ import msgspec
 
 from geogp.errors import GeogpError
 from geogp.files import read_json, write_text
-from geogp.geodata.store.cache import cache_folder
+from geogp.geodata.store.cache_place import cache_folder
 from geogp.records.map_settings import MAX_TILES
 from geogp.runs.pipeline.plan import Plan
 from geogp.runs.pipeline.read import Inputs
