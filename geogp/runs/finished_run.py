@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from msgspec import UNSET, to_builtins
+from msgspec import to_builtins
 
 from geogp.models.options import NOISES
 from geogp.records.map_settings import MapSettings
@@ -46,7 +46,6 @@ def finished_run(
     if known is None:
         return None
     identity = known.identity
-    assert identity.region is not UNSET
     folder = RunFolder(settings.out or RUNS / run_name(settings, identity.region))
     if not (folder.path / RUN_FILE).is_file():
         return None
@@ -57,6 +56,7 @@ def finished_run(
         run = folder.finished(identity)
         if run is None or run.drawing != identity.drawing or damaged_files(folder.path, run):
             return None
-    for text in known.warnings if listener is not None else ():
+    listener = listener or ProgressListener()
+    for text in known.warnings:
         listener.warn(text)
     return RunResult(folder.path, run, already_there=True)

@@ -109,7 +109,13 @@ class MapContent:
         write_item(self.grid, folder)
         model = sha256_of(folder / MODEL_FILE)
         KeptLevel.of(folder, model, self.question.at, tiles).write(self.level)
-        write_tile_table(self.grid, tiles, folder / "tiles.parquet", county=self.page.county_names)
+        write_tile_table(
+            self.grid,
+            tiles,
+            folder / "tiles.parquet",
+            county=self.page.county_names,
+            prediction=self.page.quarters[self.page.shown].prediction,
+        )
         if len(tiles) > LARGE_TILES and has_zarr():
             write_zarr(self.grid, folder / "grid.zarr")
         write_map_figures(self.grid, region, folder, quarter=self.question.label())
