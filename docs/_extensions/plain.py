@@ -31,7 +31,8 @@ _TREE = re.compile(
     re.MULTILINE,
 )
 _LINKED = re.compile(
-    r"^<!-- (?P<name>include|script)\n(?P<options>(?::[^\n]*\n)*)-->\n\[[^\]]*\]\((?P<path>[^)]+)\)$",
+    r"^<!-- (?P<name>include|script)\n(?P<options>(?::[^\n]*\n)*)-->\n"
+    r"\[[^\]]*\]\((?P<path>[^)]+)\)$",
     re.MULTILINE,
 )
 _DIRECTIVE = re.compile(
@@ -42,7 +43,7 @@ _MADE = re.compile(r"`(?P<text>[^`\n]+)`<!-- made: (?P<path>\S+) -->")
 
 
 def with_directives(page: str) -> str:
-    """Return a page with the directives that its comments describe.
+    r"""Return a page with the directives that its comments describe.
 
     Examples
     --------

@@ -38,6 +38,9 @@ MOST_FILES = 5_000
 Files = dict[str, tuple[int, int]]
 """Size in bytes and modification time (ns since 1970) of files, by path."""
 
+MOST_REQUESTS = 200
+"""Number of requests that are kept, the latest ones."""
+
 _NO_PART = {"out", "fresh", "listener"}
 """Settings that say nothing about which run is requested."""
 
@@ -66,7 +69,11 @@ def keep_request(
     """Keep which run a request describes; `files` are its files before they were read."""
     if files is not None:
         with suppress(GeogpError, OSError):  # a full or read-only cache must not stop a map
-            write_text(_place(settings), run_text(KnownRequest(identity, [*warnings], files)))
+            path = _place(settings)
+            write_text(path, run_text(KnownRequest(identity, [*warnings], files)))
+            older = sorted(path.parent.iterdir(), key=lambda file: -file.stat().st_mtime)
+            for file in older[MOST_REQUESTS:]:
+                file.unlink()
 
 
 def files_of_request(settings: MapSettings) -> Files | None:
