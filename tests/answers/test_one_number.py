@@ -2,7 +2,7 @@
 
 | question | of | asked of |
 | --- | --- | --- |
-| median and 95 % interval in the map's quarter | places | page, tiles.parquet, grid.nc, at (twice) |
+| median and 95 % interval in the map's quarter | places | page, tiles.parquet, grid.nc, at |
 | median and 95 % interval in another quarter | places | page, at |
 | change of the median between the quarters | places | page, at |
 | probability of the threshold | places | page, tiles.parquet, GeoTIFF, at |
