@@ -20,6 +20,7 @@ version = release = __version__
 
 extensions = [
     "made",
+    "plain",
     "myst_parser",
     "numpydoc",
     "rooms",
@@ -58,7 +59,7 @@ nitpick_ignore_regex = [("py:.*", rf"(?!({'|'.join(map(re.escape, _LISTED))})\b)
 def _outside(app: Sphinx, docname: str, source: list[str]) -> None:  # noqa: ARG001
     """Replace links to files outside docs, which work only in the repository, by their paths."""
     up = re.escape("../" * (docname.count("/") + 1))
-    source[0] = re.sub(rf"\[([^\]]+)\]\({up}([^)]+)\)", r"\1 (`\2`)", source[0])
+    source[0] = re.sub(rf"(?<!!)\[([^\]]+)\]\({up}([^)]+)\)", r"\1 (`\2`)", source[0])
 
 
 def setup(app: Sphinx) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from batch_worlds import States
     from run_worlds import Small
 
-    from geogp.runs.pipeline.run_map import RunResult
+    from geogp.runs.finished_run import RunResult
 
 STORED = Path(__file__).parents[2] / "shared" / "data"
 
@@ -78,7 +78,8 @@ def made_run(
     """
     from batch_worlds import leave_out_pictures, shorten_field_fits
 
-    from geogp.runs.pipeline.run_map import RunResult, run_map
+    from geogp.runs.finished_run import RunResult
+    from geogp.runs.pipeline.run_map import run_map
     from geogp.runs.run_folder import read_run_record
 
     def made(name: str, **changes: object) -> RunResult:
@@ -162,7 +163,7 @@ def batch(states: "States", tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def copy(finished: "RunResult", tmp_path_factory: pytest.TempPathFactory) -> "RunResult":
     """The finished run, where files may be added."""
-    from geogp.runs.pipeline.run_map import RunResult
+    from geogp.runs.finished_run import RunResult
 
     folder = tmp_path_factory.mktemp("copy") / "run"
     shutil.copytree(finished.path, folder)

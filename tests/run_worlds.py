@@ -30,7 +30,7 @@ from geogp.records.run_settings import RunSettings, in_groups
 from geogp.runs.progress import ProgressListener
 
 if TYPE_CHECKING:  # which imports torch
-    from geogp.runs.pipeline.run_map import RunResult
+    from geogp.runs.finished_run import RunResult
 
 
 @dataclass(frozen=True)

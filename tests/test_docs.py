@@ -3,6 +3,7 @@
 import ast
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import reduce
@@ -20,6 +21,9 @@ from geogp.models.names import CLASS_MODELS, MODELS
 from geogp_cli.main import app
 
 ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "docs" / "_extensions"))
+from plain import with_directives  # noqa: E402 - of the pages
+
 PAPERS = sorted((ROOT / "docs" / "papers").glob("*.md"))
 CONTRIBUTING, ARCHITECTURE = ROOT / "CONTRIBUTING.md", ROOT / "docs" / "architecture.md"
 PAGES = [ROOT / "README.md", CONTRIBUTING, *sorted((ROOT / "docs").glob("*.md")), *PAPERS]
@@ -31,12 +35,15 @@ def name_of(page):
     return page.relative_to(docs if page.is_relative_to(docs) else ROOT).as_posix()
 
 
+def text_of(page):
+    """The text of a page with all that the build runs, also what a Git host does not show."""
+    return with_directives(page.read_text("utf-8"))
+
+
 def commands_of(page):
     """Words of every geogp command in the code blocks of a page."""
     found = []
-    for block in re.findall(
-        r"^```[^\n]*\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE
-    ):
+    for block in re.findall(r"^```[^\n]*\n(.*?)^```", text_of(page), re.DOTALL | re.MULTILINE):
         for line in block.replace("\\\n", " ").splitlines():
             start = re.match(r"\s*(?:\.venv/bin/)?geogp (.*)", line)
             if start:
@@ -100,7 +107,7 @@ def test_links_to_files_resolve(page):
 def test_python_in_the_docs_compiles_and_its_names_of_geogp_exist():
     seen, missing = [], []
     for page in PAGES:
-        text = page.read_text("utf-8")
+        text = text_of(page)
         for block in re.findall(r"^```\{?python\}?\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
             code = re.sub(r"^:[a-z]+:\n", "", block, flags=re.MULTILINE)
             compile(code, name_of(page), "exec")
@@ -130,7 +137,7 @@ def _names_of_geogp(code):
 
 
 def test_every_page_of_the_site_and_every_public_name_is_there():
-    index = (ROOT / "docs" / "index.md").read_text("utf-8")
+    index = text_of(ROOT / "docs" / "index.md")
     toctrees = re.findall(r"^```{toctree}\n(.*?)^```", index, re.DOTALL | re.MULTILINE)
     pages = re.findall(r"^([a-z/-]+)$", "".join(toctrees), re.MULTILINE)
     there = {name_of(page).removesuffix(".md") for page in PAGES}
@@ -142,6 +149,44 @@ def test_every_page_of_the_site_and_every_public_name_is_there():
         r"^   (geogp\.[\w.]+)$", (ROOT / "docs" / "api.rst").read_text(), re.MULTILINE
     )
     assert {name.removeprefix("geogp.") for name in listed} == set(geogp.__all__) - {"__version__"}
+
+
+MARKDOWN = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *(page for room in ("docs", "benchmarks", "data") for page in (ROOT / room).rglob("*.md")),
+]
+
+
+@pytest.mark.parametrize("page", MARKDOWN, ids=name_of)
+def test_a_git_host_shows_no_directive_and_no_comment(page):
+    """What only a build understands stands in comments, and each comment is understood."""
+    text = page.read_text("utf-8")
+    raw = r"^\s*(?:`{3,}|:{3,}|~{3,})\{|\{[a-z-]+\}`"
+    assert re.findall(raw, text, re.MULTILINE) == []
+    if page.is_relative_to(ROOT / "docs") and "api" not in page.parts:
+        without_options = re.sub(r"^:[a-z-]+:.*", "", with_directives(text), flags=re.MULTILINE)
+        assert re.findall(r"<!--.*?-->", without_options, re.DOTALL) == []
+
+
+def test_pages_with_comments_become_pages_with_directives():
+    pages = {
+        "<!-- run -->\n```python\nx\n```": "```{python}\nx\n```",
+        "<!-- run: output -->\n```bash\ngeogp demo\n```": "```{command}\n:output:\ngeogp demo\n```",
+        "<!-- command:\n:hidden:\ngeogp demo\n-->": "```{command}\n:hidden:\ngeogp demo\n```",
+        "<!-- picture: a.png\n:alt: b\n-->": "```{picture} a.png\n:alt: b\n```",
+        "<!-- include\n:end-before: <!-- c --\\>\n-->\n[d](../d.md)": (
+            "```{include} ../d.md\n:end-before: <!-- c -->\n```"
+        ),
+        "Open `a.html`<!-- made: runs/a.html -->.": "Open {made}`a.html <runs/a.html>`.",
+        "```python\nx\n```": "```python\nx\n```",
+    }
+    assert {page: with_directives(page) for page in pages} == pages
+    listed = (
+        "<!-- toctree: Maps -->\n\n- [First map](first-map.md): a\n  line\n- [Names](api.rst)\n"
+    )
+    shown, tree = with_directives(listed).split("\n\n", 1)
+    assert shown == "- [First map](first-map.md): a\n  line\n- [Names](api.rst)"
+    assert tree == "```{toctree}\n:caption: Maps\n:hidden:\n\nfirst-map\napi\n```\n"
 
 
 def tables_of(page: Path) -> Iterator[list[dict[str, str]]]:
@@ -339,8 +384,8 @@ def test_a_page_runs_what_others_made(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "docs" / "_extensions")
     from made import blocks_of
 
-    shown = "```{command}\n:output:\n\ngeogp demo\n```\n\n```sh\nno\n```\n"
-    text = shown + "```{python}\nx = 1\ny = 2\n```\n"
+    shown = "<!-- run: output -->\n```bash\ngeogp demo\n```\n\n```sh\nno\n```\n"
+    text = shown + "<!-- python:\n:hidden:\nx = 1\ny = 2\n-->\n"
     assert blocks_of(text) == [("command", "geogp demo"), ("python", "x = 1\ny = 2")]
     found = [
         one

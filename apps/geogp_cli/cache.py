@@ -55,7 +55,7 @@ def clear() -> CommandResult:
 
 
 def _listed(items: "list[Item]") -> CommandResult:
-    from geogp.geodata.store.cache import cache_folder
+    from geogp.geodata.store.cache_place import cache_folder
 
     folder, entries = str(cache_folder()), [item.described() for item in items]
     table = console.table(

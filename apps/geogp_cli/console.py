@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
 from geogp.errors import visible_lines
-from geogp.models.fitting.fit_progress import duration
+from geogp.models.fitting.fit_progress import duration, duration_between
 from geogp.runs.progress import PhaseClock, ProgressListener
 
 _ERRORS = Console(stderr=True, soft_wrap=True, emoji=False)
@@ -35,6 +35,14 @@ _COLUMNS = (
 def escape(text: str) -> str:
     """Return a text for the terminal: with visible characters only, and without markup."""
     return without_markup(visible_lines(text))
+
+
+def _left_in_words(clock: PhaseClock) -> str | None:
+    """Return the time that is left, as well as it is known; None if it is not known."""
+    left, between = clock.left, clock.left_between
+    if left is not None:
+        return f"about {duration(left)} left"
+    return None if between is None else f"about {duration_between(*between)} left"
 
 
 class _Lines(ProgressListener):
@@ -75,8 +83,8 @@ class _Lines(ProgressListener):
 
     def _left(self) -> str:
         """Return the time that is left in words; empty if it is not known."""
-        left = self._clock.left if self._clock is not None else None
-        return "" if left is None else f" (about {duration(left)} left)"
+        left = None if self._clock is None else _left_in_words(self._clock)
+        return "" if left is None else f" ({left})"
 
 
 class _Bars(_Lines):
@@ -127,8 +135,7 @@ class _PhaseProgress(Progress):
         """Return what is drawn, with the time that is left at this moment."""
         clock = self._clock
         if clock is not None and clock.phase:
-            left = clock.left
-            text = "time left not known" if left is None else f"about {duration(left)} left"
+            left, text = clock.left, _left_in_words(clock) or "time left not known"
             note = f"; {self._note}" if self._note and self._noted == clock.phase else ""
             self.update(
                 self._bar,

@@ -22,7 +22,7 @@ from geogp_cli.setting_options import CommandResult, answering, option_of, takes
 
 if TYPE_CHECKING:
     from geogp.records.run_record import Strata
-    from geogp.runs.pipeline.run_map import RunResult
+    from geogp.runs.finished_run import RunResult
 
 
 class _WithAdvice(TyperGroup):
@@ -57,7 +57,7 @@ Out, Seed, Fresh, Device, Source, Boundaries = (
 @takes(MapSettings)
 def map_command(request: MapSettings, listener: ProgressListener) -> CommandResult:
     """Fit a model, draw a map and write a report, all in one run folder."""
-    from geogp.answers.pages import make_shown_map
+    from geogp.answers.shown_map import make_shown_map
 
     return _scores(make_shown_map(request, listener))
 
@@ -72,7 +72,7 @@ def demo(
 
     request = demo_request(out=out, device=device, seed=seed, fresh=fresh)
     with console.working() as listener:
-        from geogp.answers.pages import make_shown_map
+        from geogp.answers.shown_map import make_shown_map
 
         return _scores(make_shown_map(request, listener))
 
@@ -315,7 +315,7 @@ _FIGURES = {
 
 
 def _table(split: str, metrics: "Strata", baseline: "Strata") -> Table:
-    from geogp.geodata.places.stratum_column import ALL
+    from geogp.geodata.places.stratum_names import ALL
 
     shown = [name for name in _FIGURES if name in next(iter(metrics.values())).figures]
     strata = any(found.n for name, found in metrics.items() if name != ALL)

@@ -156,8 +156,12 @@ MUTANTS = [
         ),
         pit_shifted_by_a_bin=("place = pit * bins", "place = pit * bins + 1"),
         binomial_tail_of_one_side=("tail = (1 - level) / 2", "tail = 1 - level"),
-        pooled_without_weights=("rows * value**power", "value**power"),
         baseline_the_other_way=("else value - other", "else other - value"),
+    ),
+    *_of(
+        "evaluation/scores",
+        "evaluation/test_metrics",
+        pooled_without_weights=("rows * value**power", "value**power"),
     ),
     *_of(
         "evaluation/conformal/conformal_repair",

@@ -22,6 +22,7 @@ from unittest.mock import patch
 from docutils import nodes
 from docutils.parsers.rst import Directive, directives
 from docutils.statemachine import StringList
+from plain import with_directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
@@ -150,7 +151,9 @@ class Script(Python):
 def blocks_of(page: str) -> list[tuple[str, str]]:
     """Return kind (``command`` or ``python``) and text of each code block that a page runs."""
     blocks = re.findall(
-        r"^```\{(command|python)\}\n(?::[^\n]*\n)*\n*(.*?)\n```$", page, re.DOTALL | re.MULTILINE
+        r"^```\{(command|python)\}\n(?::[^\n]*\n)*\n*(.*?)\n```$",
+        with_directives(page),
+        re.DOTALL | re.MULTILINE,
     )
     return [(kind, text) for kind, text in blocks]
 

@@ -1,7 +1,7 @@
 """Predictions of a finished run at places, such as addresses, from the files in the run folder."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,67 +12,33 @@ from msgspec import UNSET
 from numpy.typing import NDArray
 
 from geogp.answers.answer import Answer, Column, with_rows
+from geogp.answers.asked_tiles import LEVELS, Asked, OwnTiles, columns_of, stored_columns
 from geogp.answers.map_question import question_of
 from geogp.answers.map_tiles import TILES_FILE, MapTiles, read_map_tiles
 from geogp.answers.places import read_places_of, rows_of
 from geogp.answers.requests import ALL_QUARTERS, AtRequest, PlaceQuestion
-from geogp.distributions.quantity import Quantity
 from geogp.errors import RequestError
-from geogp.estimators.spatial_gp import SpatialGP
-from geogp.estimators.stored_estimators import load_with_notes
-from geogp.evaluation.conformal.conformal_cells import Cell, RepairPlaces
-from geogp.evaluation.conformal.conformal_repair import NO_REPAIR, Repair
-from geogp.evaluation.conformal.repair_methods import LOCAL, NONE
 from geogp.geodata.places.distances import nearest_km, sums_within_km
-from geogp.geodata.places.stratum_column import STRATA
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index, quarter_label
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
 from geogp.maps.csv_tables import csv_content
 from geogp.maps.target_quantities import quantity_of
 from geogp.models.names import find_model
-from geogp.records.record_names import LEVEL
+from geogp.records.map_settings import DEVICE_CHOICES
+from geogp.records.record_names import INPUTS
 from geogp.records.record_reading import complete_record
 from geogp.records.run_record import OpenedRecord, RunRecord, given
 from geogp.runs.output_files import OutputFiles
-from geogp.runs.pipeline.arithmetic import arithmetic
-from geogp.runs.pipeline.run_covariates import PlaceTables
 from geogp.runs.progress import ProgressListener
-from geogp.runs.question import Question, check_quarter
-from geogp.runs.run_folder import MODEL_FILE, check_model, locked_run
+from geogp.runs.question import check_quarter
+from geogp.runs.run_folder import locked_run
 from geogp.value_scales import suffix_of
 
 if TYPE_CHECKING:
-    from geogp.distributions.prediction import Prediction
-    from geogp.runs.reopen import Reopened
+    from geogp.answers.at_model import PlaceModel
 
 Floats = NDArray[np.float64]
-
-LEVELS = (50, 80, 95)
-"""Levels of the intervals in percent."""
-
-
-@dataclass(frozen=True)
-class _OwnTiles:
-    """The t different tiles of zoom 16 in which m places lie, in the order of the places.
-
-    `place` is the index of each tile's tile in the map, (t,); `number` is the index of each place's
-    tile, (m,).
-    """
-
-    code: NDArray[np.uint64]
-    place: NDArray[np.int64]
-    number: NDArray[np.intp]
-
-    @classmethod
-    def of_places(
-        cls, longitude: Floats, latitude: Floats, place: NDArray[np.int64]
-    ) -> "_OwnTiles":
-        code = quadkeys.tiles_to_codes(*quadkeys.tiles_at(longitude, latitude))
-        # At the border, a tile of zoom 16 may have places in several tiles of the map.
-        pairs = pd.MultiIndex.from_arrays([code, place])
-        first = ~pairs.duplicated()
-        return cls(code[first], place[first], pairs.factorize()[0])
 
 
 @dataclass(frozen=True)
@@ -89,43 +55,45 @@ class PlaceAnswers:
 
 def place_answers(
     run: tuple[Path, RunRecord],
-    loaded: tuple[SpatialGP, dict[str, Any]],
     places: tuple[Floats, Floats],
     request: PlaceQuestion,
-    reopen: Callable[[], "Reopened"],
+    model: Callable[[], "PlaceModel"],
+    *,
+    stored: bool = True,
 ) -> PlaceAnswers:
     """Return the predictions of a run at m places, given as longitudes and latitudes in degrees.
 
-    `run` is the folder and the record of the run, and `loaded` its model with the notes of its
-    file.
+    `run` is the folder and the record of the run. `model` loads its model, which is only needed if
+    the map does not have the answer (see `stored_columns`), or if `stored` is false.
 
     A place has the prediction for its tile of zoom 16. The columns are ``latitude``, ``longitude``,
     ``in_region``, ``quarter``, ``speaks_of``, the median and the intervals, the probabilities of
     the thresholds, ``tests_near`` (tests of all quarters within `near_km`),
     ``nearest_measured_km`` (distance to the centre of the nearest measured tile), ``stratum``,
-    ``county`` if the run has counties, and ``quadkey``. `reopen` reads the data of the run, which
-    is only needed for covariates and for the repair ``local``.
+    ``county`` if the run has counties, and ``quadkey``.
 
     Raises RequestError if the model cannot make the prediction, and DataError if a file of the run
     is damaged or of another version.
     """
-    (longitude, latitude), model = places, loaded[0]
-    check_model(*run, model.model, loaded[1])
-    opened = complete_record(*run, OpenedRecord)
-    tiles = read_map_tiles(run[0] / TILES_FILE)
-    quarters = _quarters(opened, request, timeless=model.scale_.times is None)
-    providers = model.scale_.providers
-    question = replace(question_of(opened, request), provider=providers[0] if providers else None)
-    thresholds = _thresholds(opened, request)
+    longitude, latitude = places
+    record = complete_record(*run, OpenedRecord)
+    quantity, thresholds = quantity_of(record.target), _thresholds(record, request)
+    tiles = read_map_tiles(run[0] / TILES_FILE, columns_of(quantity, thresholds).values())
+    quarters = _quarters(record, request)
+    providers = [provider.name for provider in given(record.providers, [])]
+    question = replace(question_of(record, request), provider=providers[0] if providers else None)
     place = tiles.at(longitude, latitude)
     inside = place >= 0
     if not inside.any():
-        raise RequestError(_all_outside(opened, tiles, longitude, latitude))
-    own = _OwnTiles.of_places(longitude[inside], latitude[inside], place[inside])
-    prediction = _Predictor(opened, model, question, tiles, reopen).predict(own, quarters)
-    quantity, times = quantity_of(opened.target), len(quarters)
+        raise RequestError(_all_outside(record, tiles, longitude, latitude))
+    own = OwnTiles.of_places(longitude[inside], latitude[inside], place[inside])
+    asked = Asked(record, question, quarters, thresholds, tiles, own)
+    columns = stored_columns(asked, run[0]) if stored else None
+    if columns is None:
+        columns = model().columns(asked)
+    times = len(quarters)
     every = (own.number[:, np.newaxis] * times + np.arange(times)).ravel()
-    predicted = _columns(prediction, quantity, thresholds).take(every)
+    predicted = columns.take(every)
     predicted.index = pd.Index(np.flatnonzero(np.repeat(inside, times)))
     rows = _described_places(tiles, place, longitude, latitude, request.near_km)
     many = rows.loc[rows.index.repeat(times)].reset_index(drop=True)
@@ -134,15 +102,15 @@ def place_answers(
     start = many[first].assign(quarter=labels * len(rows), speaks_of=question.words())
     table = pd.concat([start, predicted.reindex(many.index), many.drop(columns=first)], axis=1)
     described = {
-        "region": opened.region,
-        "target": opened.target,
+        "region": record.region,
+        "target": record.target,
         "unit": quantity.unit,
         "for": question.name,
         "speaks_of": question.words(),
         "tests": question.tests,
         "devices": question.devices,
         "quarters": labels,
-        "data_end": opened.quarters[-1],
+        "data_end": record.quarters[-1],
         "near_km": request.near_km,
         "zoom": tiles.zoom,
         "thresholds": {threshold.variable: threshold.met for threshold in thresholds},
@@ -168,13 +136,13 @@ def _all_outside(record: OpenedRecord, tiles: MapTiles, longitude: Floats, latit
     return text
 
 
-def _quarters(record: OpenedRecord, request: PlaceQuestion, *, timeless: bool) -> tuple[int, ...]:
+def _quarters(record: OpenedRecord, request: PlaceQuestion) -> tuple[int, ...]:
     """Return the indices of the asked quarters; raise RequestError if one cannot be predicted."""
     known = tuple(quarter_index(quarter) for quarter in record.quarters)
     if request.quarters is None:
         return (quarter_index(record.map.at),)
     wanted = known if request.quarters == ALL_QUARTERS else parse_quarters(request.quarters).all
-    model = find_model(record.model)
+    model, timeless = find_model(record.model), record.settings.model.inputs == INPUTS[0]
     for quarter in wanted:
         check_quarter(quarter, known, model, timeless=timeless, option="--quarters")
     return wanted
@@ -216,85 +184,6 @@ def _described_places(
     return table.join(described)
 
 
-def _columns(
-    prediction: "Prediction", quantity: Quantity, thresholds: Sequence[Threshold]
-) -> pd.DataFrame:
-    """Return the median, the intervals and the probabilities of predictions, in units of people."""
-
-    def value(y: Floats) -> Floats:
-        return y if quantity.counted else quantity.scale.values(y)
-
-    columns = {f"median_{quantity.suffix}": value(prediction.median)}
-    for level in LEVELS:
-        for side, bound in zip(("lower", "upper"), prediction.interval(level / 100), strict=True):
-            columns[f"{side}_{level}_{quantity.suffix}"] = value(bound)
-    for threshold in thresholds:
-        columns[threshold.variable] = threshold.probability(prediction)
-    return pd.DataFrame(columns)
-
-
-@dataclass(frozen=True)
-class _Predictor:
-    """Predicts at places of a run; reads the data of the run only if this is necessary."""
-
-    record: OpenedRecord
-    model: SpatialGP
-    question: Question
-    tiles: MapTiles
-    reopen: Callable[[], "Reopened"]
-
-    def predict(self, own: _OwnTiles, quarters: Sequence[int]) -> "Prediction":
-        """Return predictions in t tiles and q quarters, (t q,), sorted by tile."""
-        tables, repair = self._context()
-        # The rows of a tile are at its centre.
-        x, y = quadkeys.tile_centres(*quadkeys.codes_to_tiles(own.code))
-        west, _, east, _ = self.model.scale_.bounds
-        x = x - 360 * np.round((x - (west + east) / 2) / 360)
-        times = len(quarters)
-        x, y, place = np.repeat(x, times), np.repeat(y, times), np.repeat(own.place, times)
-        question = self.question
-        when = np.tile(np.array(quarters, np.int64), len(own.code))
-        table = tables.at(x, y, when, provider=question.provider)
-        inputs, tests = self.model.inputs(table), float(question.tests or 1)
-        level = question.name == LEVEL
-        prediction = self.model.predicted(inputs, tests, question.devices, level=level)
-        if not repair.n or level:
-            return prediction
-        names = self.record.strata or STRATA
-        places = RepairPlaces(
-            self.tiles.stratum[place], np.full(len(x), tests), x, y, (names[0], names[1])
-        )
-        return repair.apply(prediction, places)
-
-    def _context(self) -> tuple[PlaceTables, Repair]:
-        """Return the covariates and the conformal repair of the run."""
-        calibration = given(self.record.calibration, None)
-        method = NONE if calibration is None else given(calibration.method, NONE)
-        if self.record.settings.data.covariates or method == LOCAL:
-            from geogp.runs.pipeline.repair import repair_of  # noqa: PLC0415 - slow
-            from geogp.runs.pipeline.splits import (  # noqa: PLC0415 - slow
-                map_calibration_rows,
-            )
-
-            opened = self.reopen()
-            settings, inputs = opened.settings, opened.inputs
-            rows = map_calibration_rows(settings, inputs)
-            return inputs.places, repair_of(settings.conformal, inputs, self.model, rows)
-        if calibration is None or method == NONE:
-            return PlaceTables(), NO_REPAIR
-        cells = tuple(
-            Cell(
-                cell.stratum,
-                cell.tests[0] or 1,
-                cell.tests[1],
-                cell.n,
-                tuple(np.nan if knot is None else knot for knot in cell.knots),
-            )
-            for cell in given(calibration.cells, [])
-        )
-        return PlaceTables(), Repair(method, given(calibration.n, 0), cells)
-
-
 def answer_at(request: AtRequest, listener: ProgressListener | None = None) -> Answer:
     """Predict at the places of a request, in their order; write --out if it is given.
 
@@ -315,16 +204,16 @@ def answer_at(request: AtRequest, listener: ProgressListener | None = None) -> A
         listener.warn(text)
     known = places.known
 
-    def reopen() -> "Reopened":
-        # Slow, and rarely needed.
-        from geogp.answers.make import stored_run, with_data  # noqa: PLC0415
+    def model() -> "PlaceModel":
+        # Imports torch, which answers from the map do not need.
+        from geogp.answers.at_model import PlaceModel  # noqa: PLC0415
 
-        return with_data(stored_run(request, listener), counts=True)
+        return PlaceModel.of_request(request, record, listener)
 
-    with locked_run(request.run) as record, arithmetic(precision=record.precision):
-        loaded = load_with_notes(request.run / MODEL_FILE, device=request.device)
+    with locked_run(request.run) as record:
         run, points = (request.run, record), (places.longitude[known], places.latitude[known])
-        answers = place_answers(run, loaded, points, request, reopen)
+        stored = request.device != DEVICE_CHOICES[-1]
+        answers = place_answers(run, points, request, model, stored=stored)
     table = rows_of(places, answers.table, answers.described["quarters"], request.place)
     facts = {
         "run": str(request.run),

@@ -8,8 +8,8 @@ from functools import wraps
 from pathlib import Path
 from typing import ParamSpec
 
-from geogp.answers.pages import make_shown_map
 from geogp.answers.run import Run, open_run
+from geogp.answers.shown_map import make_shown_map
 from geogp.arguments import check_kind
 from geogp.choices import nearest, setting, settings_of
 from geogp.errors import RequestError, quoted

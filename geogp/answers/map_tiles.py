@@ -1,8 +1,10 @@
 """The tiles of a run's map, as tiles.parquet in its folder holds them."""
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +25,7 @@ _NEEDED = ("quadkey", "stratum", "tests")
 class MapTiles:
     """The n tiles of a run's map: codes in increasing order, counties (or None), and tests.
 
-    `tests` are sums over all quarters.
+    `tests` are sums over all quarters. `columns` are those that were asked for and are there.
     """
 
     zoom: int
@@ -31,6 +33,7 @@ class MapTiles:
     stratum: NDArray[np.str_]
     county: NDArray[np.object_] | None
     tests: NDArray[np.int64]
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     @property
     def centres(self) -> tuple[Floats, Floats]:
@@ -61,25 +64,29 @@ class MapTiles:
         return index
 
 
-def read_map_tiles(path: Path) -> MapTiles:
-    """Return the tiles of a map from tiles.parquet; raise DataError if the file is damaged."""
+def read_map_tiles(path: Path, values: Collection[str] = ()) -> MapTiles:
+    """Return the tiles of a map from tiles.parquet, with those of the columns `values` it has.
+
+    Raises DataError if the file is damaged.
+    """
     cure = "Make the run again with geogp map."
     try:
-        return _map_tiles(path)
+        return _map_tiles(path, values)
     except FileNotFoundError as error:
         raise DataError(f"expected the map's tiles in {path}, found no file. {cure}") from error
     except (DataError, DamagedParquetError, OSError, ValueError, pa.ArrowException) as error:
         raise DataError(f"{path} is damaged: {' '.join(str(error).split())} {cure}") from error
 
 
-def _map_tiles(path: Path) -> MapTiles:
+def _map_tiles(path: Path, values: Collection[str]) -> MapTiles:
     with open_parquet(path) as opened:
         names = opened.schema.names
         absent = [name for name in _NEEDED if name not in names]
         if absent:
             raise DataError(f"expected the columns {named(absent)}.")
         county = [name for name in ("county",) if name in names]
-        table = opened.read(None, [*_NEEDED, *county]).to_pandas()
+        more = [name for name in names if name in {*values}]
+        table = opened.read(None, [*_NEEDED, *county, *more]).to_pandas()
     texts = table["quadkey"].to_numpy(np.str_)
     zoom = len(str(texts[0])) if len(texts) else quadkeys.ZOOM
     code = quadkeys.parse_quadkeys(texts, zoom)
@@ -91,4 +98,5 @@ def _map_tiles(path: Path) -> MapTiles:
         table["stratum"].to_numpy(np.str_),
         table["county"].to_numpy(object) if county else None,
         table["tests"].to_numpy(np.int64),
+        {name: table[name].to_numpy() for name in more},
     )

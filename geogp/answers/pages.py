@@ -28,17 +28,14 @@ from geogp.records.map_settings import MapSettings
 from geogp.records.run_record import RunRecord
 from geogp.reports.beside import AreaMean, Beside, Changed, RankedAreas, ShownAnswer
 from geogp.runs.file_records import damaged_files, record_files
-from geogp.runs.pipeline.run_map import RunResult, run_map
+from geogp.runs.finished_run import RunResult
+from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.pipeline.target_kinds import kind_of
 from geogp.runs.pipeline.write import PAGE_FILE, REPORT_FILES
 from geogp.runs.progress import ProgressListener
-from geogp.runs.run_folder import (
-    PREDICTIONS_FILE,
-    locked_run,
-    read_predictions,
-    read_run_record,
-)
+from geogp.runs.run_folder import PREDICTIONS_FILE, locked_run, read_run_record
 from geogp.runs.run_names import RUN_FILE
+from geogp.runs.stored_predictions import read_predictions
 from geogp.value_scales import scale_of
 
 KINDS = (AREAS, CHANGE, EXCEEDANCE, NEXT, PROVIDERS)
@@ -174,7 +171,7 @@ def remake_report(
         return RunResult(path, _write_pages(path, run, names, listener))
 
 
-def make_shown_map(
+def run_shown_map(
     settings: MapSettings,
     listener: ProgressListener | None = None,
     *,

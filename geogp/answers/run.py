@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -13,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from geogp.answers.areas import area_levels
 from geogp.answers.at import place_answers
+from geogp.answers.at_model import PlaceModel
 from geogp.answers.change import level_changes
 from geogp.answers.exceedance import threshold_shares
 from geogp.answers.make import check_level, sample_of
@@ -204,12 +206,12 @@ class Run(StoredRun):
             raise DataError("expected finite latitudes and longitudes, each (n,).")
         if not len(x):
             raise RequestError("expected one place or more, found none.")
-        with arithmetic(precision=self.record.precision):
-            run = self.path, self.record
-            answers = place_answers(
-                run, self.loaded, (x, y), request, lambda: self.reopen(counts=True)
-            )
-        return answers.table
+
+        def model() -> PlaceModel:
+            reopen = partial(self.reopen, counts=True)
+            return PlaceModel(self.path, self.record, *self.loaded, reopen)
+
+        return place_answers((self.path, self.record), (x, y), request, model).table
 
     def exceedance(
         self,

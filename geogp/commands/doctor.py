@@ -21,7 +21,8 @@ import torch
 from geogp import __version__
 from geogp.errors import GeogpError
 from geogp.geodata.places.census import STATE_FILES
-from geogp.geodata.store.cache import UNFINISHED, cache_folder, cache_items
+from geogp.geodata.store.cache import UNFINISHED, cache_items
+from geogp.geodata.store.cache_place import cache_folder
 from geogp.geodata.store.remote import SHORT_PATIENCE, NoRangesError, RemoteFile
 from geogp.geodata.store.sources import Folder, Web, open_source
 from geogp.geodata.tiles.ookla import FIRST_QUARTER

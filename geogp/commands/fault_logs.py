@@ -89,7 +89,7 @@ def _folders() -> Iterator[Path]:
     """Yield the possible folders for a log, the best folder first."""
     # The cache's module imports others, and the fault may be that such an import fails.
     with suppress(Exception):
-        from geogp.geodata.store.cache import cache_folder  # noqa: PLC0415
+        from geogp.geodata.store.cache_place import cache_folder  # noqa: PLC0415
 
         logs = cache_folder() / "logs"
         for old in sorted(logs.glob("geogp-*.log"))[: -MOST + 1]:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.splits.split_names import SPLITS
 from geogp.files import output_errors
-from geogp.geodata.places.stratum_column import ALL, STRATA
+from geogp.geodata.places.stratum_names import ALL, STRATA
 from geogp.geodata.tiles.targets import TARGETS
 from geogp.maps.figures.thumbnails import Picture, draw_thumbnails, read_picture
 from geogp.records.run_record import RunMap, RunRecord, given

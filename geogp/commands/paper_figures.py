@@ -20,7 +20,7 @@ from geogp.evaluation.splits.split_names import RANDOM, SPLITS
 from geogp.evaluation.spread import CELL_DEGREES, MIN_ROWS, spread_by_cell
 from geogp.files import write_bytes
 from geogp.geodata.places.region import Region, Tiles
-from geogp.geodata.places.stratum_column import ALL
+from geogp.geodata.places.stratum_names import ALL
 from geogp.maps.figures.charts import reliability_panels, width_violins
 from geogp.maps.figures.figure_layout import Canvas
 from geogp.maps.figures.panels import cell_panels, component_panels, slices_panels

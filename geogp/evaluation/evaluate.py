@@ -11,7 +11,7 @@ from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.metrics import mean_scores, row_scores
 from geogp.evaluation.scores import Scores
-from geogp.geodata.places.stratum_column import ALL
+from geogp.geodata.places.stratum_names import ALL
 
 
 def evaluate(prediction: Prediction, y: ArrayLike, groups: Any = None) -> pd.DataFrame:

@@ -1,8 +1,6 @@
 """Scores of predictive distributions against measurements, overall and by stratum."""
 
-import math
 from collections.abc import Sequence
-from dataclasses import fields, replace
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -15,7 +13,8 @@ from geogp.arrays import Floats, Mask, Numbers
 from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError, named
 from geogp.evaluation.scores import ClassScores, Scores, no_scores
-from geogp.geodata.places.stratum_column import ALL, UNKNOWN, names_of
+from geogp.geodata.places.stratum_column import names_of
+from geogp.geodata.places.stratum_names import ALL, UNKNOWN
 
 STORED_LEVELS = (50, 80, 95)
 """Levels, in percent, at which `Scores` and run.json contain the coverage."""
@@ -112,28 +111,6 @@ def rows_by_group(stratum: ArrayLike, n: int) -> dict[str, Mask]:
     if odd:
         raise DataError(f"expected the strata {own[0]}, {own[1]} or {UNKNOWN}, found {named(odd)}.")
     return {ALL: np.ones(n, np.bool_)} | {name: names == name for name in own}
-
-
-def pooled(parts: Sequence[Kind]) -> Kind:
-    """Return the combined scores of several sets of rows, weighted by the numbers of rows.
-
-    The calibration error `ece` of the result is only an upper bound, because errors of the parts
-    can cancel.
-    """
-    held = [part for part in parts if part.n]
-    if len(held) <= 1:
-        return (held or parts)[0]
-    n = sum(part.n for part in held)
-
-    def mean(name: str, power: int = 1) -> float | None:
-        values = [(part.n, getattr(part, name)) for part in held]
-        if any(value is None for _, value in values):
-            return None
-        total = float(sum(rows * value**power for rows, value in values))
-        return math.sqrt(total / n) if power == 2 else total / n
-
-    names = [one.name for one in fields(held[0]) if one.name != "n"]
-    return replace(held[0], n=n, **{name: mean(name, 2 if name == "rmse" else 1) for name in names})
 
 
 def pit_counts(pit: Floats, bins: int = 10) -> Numbers:

@@ -1,7 +1,9 @@
 """The scores of predictions, and the largest numbers that run.json may contain."""
 
-from dataclasses import dataclass, fields
-from typing import Annotated, Self
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Self, TypeVar
 
 from msgspec import Meta
 
@@ -77,3 +79,28 @@ class ClassScores(_Figures):
 def no_scores(n: int = 0) -> Scores:
     """Return scores that are all None: for no rows, or for n rows with unknown scores."""
     return Scores(n, *[None] * (len(fields(Scores)) - 1))
+
+
+Kind = TypeVar("Kind", Scores, ClassScores)
+
+
+def pooled(parts: Sequence[Kind]) -> Kind:
+    """Return the combined scores of several sets of rows, weighted by the numbers of rows.
+
+    The calibration error `ece` of the result is only an upper bound, because errors of the parts
+    can cancel.
+    """
+    held = [part for part in parts if part.n]
+    if len(held) <= 1:
+        return (held or parts)[0]
+    n = sum(part.n for part in held)
+
+    def mean(name: str, power: int = 1) -> float | None:
+        values = [(part.n, getattr(part, name)) for part in held]
+        if any(value is None for _, value in values):
+            return None
+        total = float(sum(rows * value**power for rows, value in values))
+        return math.sqrt(total / n) if power == 2 else total / n
+
+    names = [one.name for one in fields(held[0]) if one.name != "n"]
+    return replace(held[0], n=n, **{name: mean(name, 2 if name == "rmse" else 1) for name in names})

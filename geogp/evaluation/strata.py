@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from geogp.arrays import Floats, Mask
 from geogp.errors import DataError
-from geogp.geodata.places.stratum_column import UNKNOWN, names_of
+from geogp.geodata.places.stratum_column import names_of
+from geogp.geodata.places.stratum_names import UNKNOWN
 from geogp.geodata.tiles.targets import find_target
 
 MIN_ROWS = 100

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError, NumericalError, RequestError
 from geogp.geodata.places.region import Region, Strata, Tiles
-from geogp.geodata.places.stratum_column import STRATA, UNKNOWN
+from geogp.geodata.places.stratum_names import STRATA, UNKNOWN
 from geogp.geodata.tiles.quadkeys import EARTH_RADIUS_M
 from geogp.geodata.tiles.thresholds import Threshold
 from geogp.maps.frame import Frame

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from pyarrow import parquet
 from pyproj import CRS
 
+from geogp.distributions.prediction import Prediction
+from geogp.distributions.quantity import Quantity, Variable
 from geogp.errors import DataError
 from geogp.files import write_bytes
 from geogp.geodata.places.region import Tiles
@@ -29,9 +31,16 @@ from geogp.maps.target_quantities import quantity_of
 _CRS = "OGC:CRS84"
 _ROW_GROUP = 65_536
 
+LEVELS = (50, 80)
+"""Levels, in percent, of the intervals that the table has and the rasters lack."""
+
 
 def tile_table(
-    grid: xr.Dataset, tiles: Tiles, *, county: NDArray[np.object_] | None = None
+    grid: xr.Dataset,
+    tiles: Tiles,
+    *,
+    county: NDArray[np.object_] | None = None,
+    prediction: Prediction | None = None,
 ) -> pa.Table:
     """Return the values of a grid as a table with a row for each of n tiles, ordered by quadkey.
 
@@ -39,7 +48,8 @@ def tile_table(
     to 180), ``stratum`` (such as urban, rural or unknown), ``county`` if `county` is given, each
     variable of the grid (flags as booleans, classes as text), and ``geometry``, the tile as a
     polygon (GeoParquet 1.1, OGC:CRS84). `county` (n,) has the name of each tile's county, or None.
-    Raises DataError if a tile lies outside the grid, or `county` does not have n values.
+    With the `prediction` of n measurements, the ends of its 50 % and 80 % intervals are further
+    columns. Raises DataError if a tile lies outside the grid, or `county` does not have n values.
     """
     quantity = quantity_of(str(grid.attrs["target"]))
     if county is not None and len(county) != len(tiles):
@@ -71,6 +81,9 @@ def tile_table(
         attributes[str(name)] = {
             key: str(variable.attrs[key]) for key in ("long_name", "units") if key in variable.attrs
         }
+    for name, (values, label, unit) in _bounds(prediction, quantity).items():
+        columns[name] = values[order].astype(np.float32)
+        attributes[name] = {"long_name": label, "units": unit}
     arrays = [
         pa.array(values, pa.string() if values.dtype == object else None)
         for values in columns.values()
@@ -90,10 +103,15 @@ def tile_table(
 
 
 def write_tile_table(
-    grid: xr.Dataset, tiles: Tiles, path: Path, *, county: NDArray[np.object_] | None = None
+    grid: xr.Dataset,
+    tiles: Tiles,
+    path: Path,
+    *,
+    county: NDArray[np.object_] | None = None,
+    prediction: Prediction | None = None,
 ) -> None:
     """Write the table of tiles (see `tile_table`) as GeoParquet, compressed by zstd."""
-    table, stream = tile_table(grid, tiles, county=county), io.BytesIO()
+    table, stream = tile_table(grid, tiles, county=county, prediction=prediction), io.BytesIO()
     types = {field.name: field.type for field in table.schema}
     parquet.write_table(
         table,
@@ -108,6 +126,19 @@ def write_tile_table(
         },
     )
     write_bytes(path, stream.getvalue())
+
+
+def _bounds(prediction: Prediction | None, quantity: Quantity) -> dict[str, Variable]:
+    """Return the ends of the narrower intervals; none without a prediction of values."""
+    found: dict[str, Variable] = {}
+    if prediction is None or quantity.classes:
+        return found
+    for level in LEVELS:
+        for side, bound in zip(("lower", "upper"), prediction.interval(level / 100), strict=True):
+            values = bound if quantity.counted else quantity.scale.values(bound)
+            label = f"{side} end of the {level} % interval of the predicted {quantity.subject}"
+            found[f"{side}_{level}_{quantity.suffix}"] = values, label, quantity.cf_unit
+    return found
 
 
 def _geo(extent: list[float]) -> dict[str, object]:

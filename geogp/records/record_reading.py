@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from geogp.errors import DataError, named
-from geogp.evaluation.metrics import pooled
-from geogp.geodata.places.stratum_column import ALL, STRATA, UNKNOWN
+from geogp.evaluation.scores import pooled
+from geogp.geodata.places.stratum_names import ALL, STRATA, UNKNOWN
 from geogp.geodata.tiles.targets import TARGETS
 from geogp.models.names import find_model
 from geogp.records.checked_types import checked

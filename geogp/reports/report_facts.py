@@ -10,7 +10,7 @@ from msgspec import UNSET, to_builtins
 
 from geogp.evaluation.assessment import folds_of
 from geogp.evaluation.splits.split_names import BLOCKS, BUFFER, SPLITS
-from geogp.geodata.places.stratum_column import ALL, phrase
+from geogp.geodata.places.stratum_names import ALL, phrase
 from geogp.geodata.tiles.targets import TARGETS
 from geogp.records.input_records import EXTENT
 from geogp.records.run_record import RunDrawing, RunMap, RunRecord, given

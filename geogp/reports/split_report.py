@@ -28,7 +28,7 @@ from geogp.evaluation.simultaneous_coverage import (
 )
 from geogp.evaluation.strata import Stratum, strata_of
 from geogp.evaluation.threshold_reliability import ExceedanceReport, exceedance_reports
-from geogp.geodata.places.stratum_column import ALL
+from geogp.geodata.places.stratum_names import ALL
 from geogp.geodata.tiles.targets import find_target
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
 from geogp.records.repair_records import CalibrationRecord

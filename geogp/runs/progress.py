@@ -1,5 +1,6 @@
 """Listeners of the progress of a run, and the clock of its phases."""
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,13 +15,15 @@ class PhaseClock:
     """The time that the phases of a map took, and the time that is left.
 
     `parts` is the number of parts of each phase. `expected` has the seconds of one part, as far as
-    they are known from earlier maps on this machine; `spent` has the seconds of finished parts.
+    they are known from earlier maps on this machine; `rough` has the least and the most seconds
+    of one part whose time is not known so well. `spent` has the seconds of finished parts.
     `work` has the units of work in one part. `phase` is the current phase, or empty.
     """
 
     now: Callable[[], float] = time.monotonic
     parts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PHASES, 1))
     expected: dict[str, float] = field(default_factory=dict)
+    rough: dict[str, tuple[float, float]] = field(default_factory=dict)
     spent: dict[str, list[float]] = field(default_factory=dict)
     work: dict[str, float] = field(default_factory=dict)
     phase: str = ""
@@ -61,6 +64,39 @@ class PhaseClock:
         ]
         known = [seconds for seconds in times if seconds is not None]
         return sum(known) if len(known) == len(times) else None
+
+    @property
+    def left_between(self) -> tuple[float, float] | None:
+        """The least and the most seconds until the end of the last phase; None if not known.
+
+        The rough times are multiplied by the pace so far: the time of the latest part that is
+        known, divided by the geometric mean of its rough times.
+        """
+        pace = self._pace()
+        least, most = 0.0, 0.0
+        for phase in PHASES:
+            left = self.left_of(phase)
+            bounds: tuple[float, float] | None = None if left is None else (left, left)
+            if bounds is None and phase in self.rough:
+                after = self.parts.get(phase, 1) - len(self.spent.get(phase, []))
+                took = self.now() - self._began if phase == self.phase else 0.0
+                low, high = (pace * after * seconds - took for seconds in self.rough[phase])
+                bounds = None if high < 0 else (max(low, 0.0), high)
+            if bounds is None:
+                return None
+            least, most = least + bounds[0], most + bounds[1]
+        return least, most
+
+    def _pace(self) -> float:
+        """Return how many times longer than its rough times the latest known part takes."""
+        pace = 1.0
+        for phase, (low, high) in self.rough.items():
+            done = self.spent.get(phase, [])
+            if done:
+                pace = sum(done) / len(done) / math.sqrt(low * high)
+            elif phase == self.phase and self._steady and self._share > 0:
+                pace = (self.now() - self._began) / self._share / math.sqrt(low * high)
+        return pace
 
     def left_of(self, phase: str) -> float | None:
         """Return the seconds until the end of a phase, or None if they are not known."""

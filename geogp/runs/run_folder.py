@@ -11,19 +11,15 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-import pyarrow as pa
 from msgspec.structs import replace
 
 from geogp.errors import DataError, OtherRunError, OutputError, RequestError, named
 from geogp.files import check_folder, output_errors, plain_names, read_json, remove, write_text
-from geogp.geodata.places.stratum_column import with_strata
-from geogp.geodata.tiles.parquet_files import read_table
 from geogp.records.checked_types import checked
 from geogp.records.record_reading import read_record, run_text
 from geogp.records.run_record import RunIdentity, RunNote, RunRecord
 from geogp.records.run_settings import upgraded
-from geogp.runs.file_records import damaged_files, records_of
+from geogp.runs.file_records import records_of
 from geogp.runs.locks import LOCK_FILES, is_vacant, lock_folder
 from geogp.runs.run_identity import IDENTITY_KEYS, differences, identity_in
 from geogp.runs.run_names import RUN_FILE, near_runs
@@ -257,25 +253,6 @@ class RunFolder:
         with suppress(DataError) if any_list else damaged(self._stale, FRESH):
             return plain_names(read_json(self._stale))
         return []
-
-
-def read_predictions(path: Path, run: RunRecord) -> pd.DataFrame:
-    """Return the test predictions of a finished run; raise DataError if the file changed."""
-    if damaged_files(path, run, [PREDICTIONS_FILE]):
-        raise DataError(
-            f"expected {path / PREDICTIONS_FILE} with the size and SHA-256 that run.json records, "
-            "found another content. Was one of the files edited? Run `geogp map` again with "
-            "--fresh."
-        )
-    try:
-        predictions: pd.DataFrame = read_table(path / PREDICTIONS_FILE).to_pandas()
-    except DataError:
-        raise
-    except (OSError, ValueError, TypeError, LookupError, pa.ArrowException) as error:
-        raise DataError(f"{path / PREDICTIONS_FILE} is damaged ({error}).") from error
-    if "stratum" in predictions:
-        predictions = with_strata(predictions, run.strata)
-    return predictions
 
 
 def read_run_record(path: Path) -> tuple[dict[str, Any], RunRecord]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET, to_builtins
@@ -13,12 +13,14 @@ from msgspec.structs import asdict, fields
 
 from geogp import choices
 from geogp.geodata.places.file_choice import existing_path
-from geogp.geodata.tiles.ookla import InputFile
 from geogp.records.map_settings import MapSettings
 from geogp.records.record_names import QUESTIONS
 from geogp.records.run_record import InputRecord, RunDrawing, RunIdentity, RunRecord, given
 from geogp.records.run_settings import GROUPS, PLACES, former_name, upgraded
 from geogp.runs.run_places import reads_tiles
+
+if TYPE_CHECKING:
+    from geogp.geodata.tiles.ookla import InputFile
 
 _TYPES = {field.name: field.type for field in fields(RunIdentity)}
 
@@ -65,7 +67,7 @@ def differences(held: RunIdentity, identity: RunIdentity) -> list[str]:
     return keys
 
 
-def input_record(file: InputFile) -> InputRecord:
+def input_record(file: "InputFile") -> InputRecord:
     """Return the entry of run.json for an input file."""
     return InputRecord(**vars(file))
 

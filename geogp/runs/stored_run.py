@@ -14,8 +14,9 @@ from geogp.models.numerics.precision import precision
 from geogp.models.options import DOUBLE
 from geogp.records.run_record import RunRecord
 from geogp.runs.progress import ProgressListener
-from geogp.runs.run_folder import MODEL_FILE, read_predictions, read_run_record
+from geogp.runs.run_folder import MODEL_FILE, read_run_record
 from geogp.runs.run_places import PLACES_IN_RUN, RunPlaces
+from geogp.runs.stored_predictions import read_predictions
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,12 +12,12 @@ from run_worlds import Heard
 from geogp.answers.make import make_answer, make_answers
 from geogp.answers.pages import (
     layers_of,
-    make_shown_map,
     read_answers,
     remake_report,
     show_answers,
 )
 from geogp.answers.requests import AreasRequest, ChangeRequest, ExceedanceRequest, NextRequest
+from geogp.answers.shown_map import make_shown_map
 from geogp.errors import DataError, OutputError
 from geogp.maps.page.interactive_page import PageAnswers, with_answers
 from geogp.reports.words import MISSING

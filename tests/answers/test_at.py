@@ -1,6 +1,8 @@
 """Predictions at an address: the map's own values, every quarter, files of places, refusals."""
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +11,9 @@ import pytest
 from run_worlds import write_small
 from shapely.geometry import box
 
-from geogp.answers.at import answer_at
-from geogp.answers.requests import AtRequest
+from geogp.answers.at import answer_at, place_answers
+from geogp.answers.at_model import PlaceModel
+from geogp.answers.requests import AtRequest, PlaceQuestion
 from geogp.answers.run import open_run
 from geogp.errors import DataError, RequestError
 from geogp.estimators.spatial_gp import SpatialGP
@@ -52,6 +55,67 @@ def test_a_place_has_the_values_of_the_map(fine, tiles, number):
     assert found["quadkey"] == tile["quadkey"]
     assert found["lower_95_mbps"] < found["lower_80_mbps"] < found["lower_50_mbps"]
     assert found["upper_50_mbps"] < found["upper_80_mbps"] < found["upper_95_mbps"]
+
+
+@pytest.mark.parametrize("changes", [{}, {"threshold": (35,)}, {"quarters": "2023Q4"}])
+def test_the_map_and_the_model_give_the_same_values(fine, tiles, changes):
+    """Up to float32, in which the map stores them."""
+    few = tiles.iloc[:: len(tiles) // 40]
+    places = few["longitude"].to_numpy(), few["latitude"].to_numpy()
+    request, run = PlaceQuestion(**changes), open_run(fine.path)
+
+    def model():
+        return PlaceModel(run.path, run.record, *run.loaded, run.reopen)
+
+    stored, computed = (
+        place_answers((run.path, run.record), places, request, source, stored=stored).table
+        for source, stored in ((pytest.fail, True), (model, False))
+    )
+    assert list(stored) == list(computed)
+    assert any(name.startswith("p_at_least") for name in stored)
+    pd.testing.assert_frame_equal(stored, computed, rtol=2e-6, atol=1e-7)
+
+
+class _AskedError(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"quarters": "all"},
+        {"quarters": "2023Q3"},
+        {"question": "level"},
+        {"tests": 50},
+        {"threshold": (36,)},
+        {"inside": 0.004},
+    ],
+    ids=str,
+)
+def test_what_the_map_lacks_is_asked_of_the_model(fine, tiles, changes):
+    run, tile = open_run(fine.path), tiles.iloc[0]
+    west = changes.pop("inside", 0.0)  # in a tile beside the map, at its border
+
+    def model():
+        raise _AskedError
+
+    place = np.array([tile["longitude"] - west]), np.array([tile["latitude"]])
+    with pytest.raises(_AskedError):
+        place_answers((run.path, run.record), place, PlaceQuestion(**changes), model)
+
+
+def test_a_map_that_changed_is_no_answer(copy_of_fine, tiles):
+    """As for a run of an older version, whose tiles have no narrower intervals."""
+    edited = tiles.assign(median_mbps=1.0)
+    for table in (edited, tiles.drop(columns=["lower_50_mbps"])):
+        table.to_parquet(copy_of_fine.path / "tiles.parquet")
+        (found,) = asked(copy_of_fine, tiles.iloc[5]).table.to_dict(orient="records")
+        assert found["median_mbps"] == pytest.approx(tiles.iloc[5]["median_mbps"], rel=1e-5)
+
+
+@pytest.fixture
+def copy_of_fine(fine, tmp_path):
+    return replace(fine, path=Path(shutil.copytree(fine.path, tmp_path / "run")))
 
 
 def test_every_place_of_a_tile_has_its_prediction(fine, tiles):

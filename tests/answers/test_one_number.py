@@ -145,8 +145,11 @@ def median_now(world):
         gridded = [grid[f"{name}_mbps"].to_numpy()[pixels] for name in names]
     at, half = world.at(), world.page["steps"]["quantile_log10"] / 2
     columns = ("lower_95_mbps", "median_mbps", "upper_95_mbps")
+    # A question about the map's quarter alone is answered without the model.
+    stored = open_run(world.folder).at(world.places["latitude"], world.places["longitude"])
     return {
         "at": (np.log10([at[name][:, 1] for name in columns]), 0),
+        "at, of the map alone": (np.log10([stored[name] for name in columns]), 0),
         "page": (shown[[world.page["levels"].index(level) for level in BAND]], half),
         "tiles.parquet": (np.log10([world.places[f"{name}_mbps"] for name in names]), 0),
         "grid.nc": (np.log10(gridded), 0),

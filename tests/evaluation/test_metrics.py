@@ -15,12 +15,11 @@ from geogp.evaluation.metrics import (
     difference_from_baseline,
     mean_scores,
     pit_counts,
-    pooled,
     row_scores,
     score,
     score_by_stratum,
 )
-from geogp.evaluation.scores import no_scores
+from geogp.evaluation.scores import no_scores, pooled
 
 
 def made_up(n=400, seed=0):

@@ -1,12 +1,14 @@
 """The clock of a map's phases: the time left is that of this machine, or not known."""
 
 import json
+import re
 from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
 from geogp.errors import RequestError
+from geogp.models.fitting.fit_progress import duration_between
 from geogp.runs.pipeline import phase_rates
 from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.progress import PHASES, PhaseClock
@@ -101,6 +103,44 @@ def test_a_map_remembers_its_rates_for_the_next(small, tmp_path, monkeypatch):
     run_map(small.request(tmp_path / "three", **settings, epochs=20), Hears())
     assert "fit" not in clocks[2].expected
     assert "check" in clocks[2].expected
+
+
+def test_rough_times_are_a_range_that_follows_the_pace(clock, time):
+    assert clock.left_between is None
+    clock.rough = {"fit": (10.0, 40.0), "check": (1.0, 4.0), "predict": (20.0, 80.0)}
+    clock.expected = {"read": 1.0, "write": 5.0}
+    clock.parts |= {"fit": 2, "check": 2}
+    clock.begin("read")
+    time.now += 1
+    clock.begin("fit")
+    assert clock.left is None
+    assert clock.left_between == (2 * 10 + 2 * 1 + 20 + 5, 2 * 40 + 2 * 4 + 80 + 5)
+    time.now += 15
+    assert clock.left_between == (5 + 2 * 1 + 20 + 5, 65 + 2 * 4 + 80 + 5)
+    clock.advance(0.25)  # of 60 s, three times the 20 s between 10 and 40
+    assert clock.left_between == (45 + 60 + 3 * (2 * 1 + 20) + 5, 45 + 60 + 3 * (2 * 4 + 80) + 5)
+    time.now += 45
+    clock.begin("check")
+    time.now += 3 * 4 * 2 + 1
+    assert clock.left_between is None  # both checks together take longer than expected
+    clock.begin("predict")
+    assert clock.left is None
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "words"),
+    [(0.2, 7.1, "1 to 8 s"), (5, 5, "5 s"), (50, 119, "50 to 119 s"), (170, 350, "3 to 6 min")],
+)
+def test_a_range_in_words(least, most, words):
+    assert duration_between(least, most) == words
+
+
+def test_a_first_map_of_the_default_model_tells_a_range(small, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("GEOGP_CACHE", str(tmp_path / "cache"))
+    run_map(small.request(tmp_path / "run"), console._Lines())
+    lines = capsys.readouterr().err.splitlines()
+    (first,) = [line for line in lines if "fitting field (random)" in line]
+    assert re.search(r"\(about \d+ to \d+ (s|min) left\)$", first)
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '{"field quick cpu": {"fit": [-1, 2]}}', '{"a": 1}'])

@@ -14,7 +14,8 @@ from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
 from geogp.models.catalogue.storage import load_model
 from geogp.models.field.predictive_law import no_law
-from geogp.runs.pipeline.run_map import RunResult, run_map
+from geogp.runs.finished_run import RunResult
+from geogp.runs.pipeline.run_map import run_map
 
 pytestmark = pytest.mark.trial
 

@@ -21,7 +21,7 @@ from pyarrow.fs import S3FileSystem
 from geogp.errors import NetworkError, RequestError, named
 from geogp.files import check_folder
 from geogp.geodata.store.addresses import s3_endpoint
-from geogp.geodata.store.cache import cache_folder
+from geogp.geodata.store.cache_place import cache_folder
 from geogp.records.record_reading import record_of
 from geogp.runs.file_records import files_of
 from geogp.runs.locks import LOCK_FILES

@@ -8,7 +8,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from geogp.answers.pages import make_shown_map
+from geogp.answers.shown_map import make_shown_map
 from geogp.commands.batch.batch_plan import PlannedRun
 from geogp.errors import DataError, OtherRunError
 from geogp.runs.locks import lock_folder

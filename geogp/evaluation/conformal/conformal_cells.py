@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from geogp.arrays import Floats, Mask
 from geogp.evaluation.strata import COUNT_STARTS
-from geogp.geodata.places.stratum_column import STRATA, UNKNOWN
+from geogp.geodata.places.stratum_names import STRATA, UNKNOWN
 
 MIN_ROWS = 100
 """Smallest number of calibration rows in a cell.

@@ -2,12 +2,14 @@
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.spatial import cKDTree
 
 from geogp.errors import DataError
 from geogp.geodata.tiles.quadkeys import EARTH_RADIUS_KM
 
 Floats = NDArray[np.float64]
+
+_FEW = 1_000_000
+"""Most pairs whose distances are all computed: this is faster than to import a search tree."""
 
 
 def nearest_km(
@@ -30,8 +32,13 @@ def nearest_km(
     vectors = unit_vectors(places.real, places.imag)
     if not np.isfinite(vectors).all():
         raise DataError("expected finite coordinates of the places to measure distances from.")
-    chord, _ = cKDTree(points, balanced_tree=False).query(vectors)
-    half_angle = np.arcsin(np.clip(np.asarray(chord, np.float64) / 2, 0, 1))
+    if len(points) * len(vectors) <= _FEW:
+        chord = np.array([_chords(points, vector).min() for vector in vectors], np.float64)
+    else:
+        from scipy.spatial import cKDTree  # noqa: PLC0415 - slow
+
+        chord = np.asarray(cKDTree(points, balanced_tree=False).query(vectors)[0], np.float64)
+    half_angle = np.arcsin(np.clip(chord / 2, 0, 1))
     return (2 * EARTH_RADIUS_KM * half_angle)[number]
 
 
@@ -70,9 +77,13 @@ def sums_within_km(
     The distance is the great-circle distance of `nearest_km`. Coordinates are in degrees.
     """
     chord = 2 * np.sin(min(km / EARTH_RADIUS_KM, np.pi) / 2)
-    tree = cKDTree(unit_vectors(of_longitude, of_latitude), balanced_tree=False)
-    neighbours = tree.query_ball_point(unit_vectors(longitude, latitude), chord)
+    points, places = unit_vectors(of_longitude, of_latitude), unit_vectors(longitude, latitude)
     known = np.asarray(values, np.float64)
+    if len(points) * len(places) <= _FEW:
+        return np.array([known[_chords(points, place) <= chord].sum() for place in places])
+    from scipy.spatial import cKDTree  # noqa: PLC0415 - slow
+
+    neighbours = cKDTree(points, balanced_tree=False).query_ball_point(places, chord)
     return np.array([known[inside].sum() for inside in neighbours], np.float64)
 
 
@@ -88,6 +99,11 @@ def _distinct(
     )
     distinct, number = np.unique(place, return_inverse=True)
     return distinct, number.reshape(-1)
+
+
+def _chords(points: Floats, place: Floats) -> Floats:
+    """Return the lengths of the chords from a place to m points, (m,)."""
+    return np.asarray(np.linalg.norm(points - place, axis=1), np.float64)
 
 
 def unit_vectors(longitude: ArrayLike, latitude: ArrayLike) -> Floats:

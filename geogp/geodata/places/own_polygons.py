@@ -11,7 +11,7 @@ from geogp.geodata.places.file_choice import column_and_value
 from geogp.geodata.places.layers import ELSEWHERE, column_of, files_read
 from geogp.geodata.places.polygons import choose_polygons
 from geogp.geodata.places.region import Region, Strata, polygonal_parts
-from geogp.geodata.places.stratum_column import ALL, UNKNOWN
+from geogp.geodata.places.stratum_names import ALL, UNKNOWN
 from geogp.geodata.tiles.ookla import InputFile
 
 LONGEST_CODE = 60  # letters in the code of a region, because file names contain the code

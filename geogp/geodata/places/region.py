@@ -16,7 +16,7 @@ from shapely.geometry.base import BaseGeometry
 from geogp.arguments import checked_arguments, numbers_of, places_of
 from geogp.choices import whole_number
 from geogp.errors import DataError, RequestError
-from geogp.geodata.places.stratum_column import STRATA, UNKNOWN
+from geogp.geodata.places.stratum_names import STRATA, UNKNOWN
 from geogp.geodata.tiles import quadkeys
 
 MAX_ZOOM = 30  # of tiles whose columns and rows are counted in a region

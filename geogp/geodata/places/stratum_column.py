@@ -8,10 +8,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from geogp.errors import DataError, named
-
-URBAN, RURAL, UNKNOWN = "urban", "rural", "unknown"
-STRATA = (URBAN, RURAL)
-ALL = "all"  # name of all strata together; no stratum may have this name
+from geogp.geodata.places.stratum_names import STRATA, UNKNOWN
 
 
 def stratum_column(stratum: ArrayLike, names: tuple[str, str]) -> Any:
@@ -36,16 +33,3 @@ def with_strata(rows: pd.DataFrame, own: Sequence[str] | None) -> pd.DataFrame:
     if odd:
         raise DataError(f"expected the strata {named(names)} or {UNKNOWN}, found {named(odd)}.")
     return rows.assign(stratum=stratum_column(values, names))
-
-
-def phrase(name: str) -> str:
-    """Return a phrase for a stratum, such as ``in town``."""
-    return {"urban": "in town", "rural": "in the country"}.get(name, f"in stratum {name}")
-
-
-def marked(names: Any, first: Any, second: Any, whole: Any) -> dict[str, Any]:
-    """Return the mark of each stratum in `names`: `first`, `second`, or `whole` for ``all``."""
-    own = [name for name in names if name not in {ALL, *STRATA}]
-    order = {**dict(zip(STRATA, (first, second), strict=True)), ALL: whole}
-    order |= {name: (first, second)[k % 2] for k, name in enumerate(own)}
-    return {name: order[name] for name in names}

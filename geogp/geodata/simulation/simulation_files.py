@@ -17,7 +17,7 @@ from shapely.geometry.base import BaseGeometry
 from geogp.files import write_bytes, write_text
 from geogp.geodata.places.region import Region
 from geogp.geodata.places.state_names import INVENTED
-from geogp.geodata.places.stratum_column import STRATA
+from geogp.geodata.places.stratum_names import STRATA
 from geogp.geodata.simulation.simulated_tiles import Simulation
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.quarters import quarter_label

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from geogp.errors import NumericalError, RequestError
 from geogp.geodata.places.region import Region, Tiles
-from geogp.geodata.places.stratum_column import URBAN
+from geogp.geodata.places.stratum_names import URBAN
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.quarters import quarter_index
 

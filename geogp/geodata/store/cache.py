@@ -10,7 +10,6 @@ continues; see `remote_tiles.py`.
 import datetime as dt
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,11 +18,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-import platformdirs
 from filelock import FileLock, Timeout
 
 from geogp.errors import DataError, OutputError
 from geogp.files import output_error, read_text, sha256_of, writing
+from geogp.geodata.store.cache_place import cache_folder
 from geogp.geodata.store.remote import CURE, RemoteFile, Transfer, Version
 from geogp.geodata.tiles.tile_files import Ranges
 
@@ -43,11 +42,6 @@ WHOLE, DAMAGED, UNFINISHED = "whole", "damaged", "unfinished"
 FILE, LEFT = "file", "none"
 
 _FOLDER = re.compile(r".+-[0-9a-f]{8}")  # form of the names of `readable_folder`
-
-
-def cache_folder() -> Path:
-    """Return the cache folder: ``GEOGP_CACHE``, or the default folder of the user."""
-    return Path(os.environ.get("GEOGP_CACHE") or platformdirs.user_cache_dir("geogp"))
 
 
 def tiles_folder() -> Path:

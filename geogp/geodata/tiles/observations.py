@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from geogp.errors import RequestError
 from geogp.geodata.places.region import Region
-from geogp.geodata.places.stratum_column import STRATA
+from geogp.geodata.places.stratum_names import STRATA
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.targets import find_target
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import matplotlib as mpl
 
-from geogp.geodata.places.stratum_column import marked
+from geogp.geodata.places.stratum_names import marked
 
 WIDTH = 7.2
 """Width of a figure in inches: the width of a page of text."""

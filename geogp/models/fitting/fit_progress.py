@@ -1,5 +1,6 @@
 """The progress of a fit and the time that is left, printed for a user who waits."""
 
+import math
 import sys
 from time import monotonic
 from typing import TYPE_CHECKING, Self
@@ -9,6 +10,13 @@ if TYPE_CHECKING:
 
 _LINE_SHARE = 0.1
 """Where a line cannot change, a line is printed each time progress has grown by this share."""
+
+
+def duration_between(least: float, most: float) -> str:
+    """Return a range of seconds in words, such as ``3 to 6 min``; one number if they are near."""
+    unit, name = (60, "min") if most >= 120 else (1, "s")
+    low, high = max(1, round(least / unit)), max(1, math.ceil(most / unit))
+    return f"{low} to {high} {name}" if low < high else f"{high} {name}"
 
 
 class FitProgress:

@@ -19,7 +19,7 @@ from geogp.evaluation.metrics import rows_by_group
 from geogp.evaluation.paired import DRAWS, FEW_BLOCKS, Estimate, mark, paired_estimates
 from geogp.evaluation.simultaneous_coverage import blocks_of
 from geogp.evaluation.splits.split_names import SPLITS
-from geogp.geodata.places.stratum_column import ALL
+from geogp.geodata.places.stratum_names import ALL
 from geogp.records.run_record import given
 from geogp.reports.comparison.comparison_rows import (
     RunContent,

@@ -19,7 +19,7 @@ from geogp.evaluation.conformal.conformal_repair import Repair
 from geogp.files import sha256_of, write_bytes
 from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.region import Region, Tiles
-from geogp.geodata.places.stratum_column import UNKNOWN
+from geogp.geodata.places.stratum_names import UNKNOWN
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.quadkeys import ZOOM, tiles_to_codes
 from geogp.geodata.tiles.quarters import quarter_label
@@ -115,7 +115,13 @@ class MapContent:
         write_item(self.grid, folder)
         model = sha256_of(folder / MODEL_FILE)
         KeptLevel.of(folder, model, self.question.at, tiles).write(self.level)
-        write_tile_table(self.grid, tiles, folder / "tiles.parquet", county=self.page.county_names)
+        write_tile_table(
+            self.grid,
+            tiles,
+            folder / "tiles.parquet",
+            county=self.page.county_names,
+            prediction=self.page.quarters[self.page.shown].prediction,
+        )
         if len(tiles) > LARGE_TILES and has_zarr():
             write_zarr(self.grid, folder / "grid.zarr")
         write_map_figures(self.grid, region, folder, quarter=self.question.label())

@@ -46,7 +46,8 @@ from geogp.runs.pipeline.repair import repaired_splits
 from geogp.runs.pipeline.splits import Splits, block_degrees, make_splits, tuning_rows
 from geogp.runs.pipeline.validation import SplitOutcome, run_split
 from geogp.runs.progress import RunListener
-from geogp.runs.run_folder import MODEL_FILE, RunFolder, read_predictions
+from geogp.runs.run_folder import MODEL_FILE, RunFolder
+from geogp.runs.stored_predictions import read_predictions
 
 CHECKED_ROWS = 2000
 """Largest number of test rows in the comparison of two calculations of variances."""

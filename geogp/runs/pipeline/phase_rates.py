@@ -5,6 +5,7 @@ part of each phase. Only the progress bar reads them.
 """
 
 import json
+import math
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import msgspec
 
 from geogp.errors import GeogpError
 from geogp.files import read_json, write_text
-from geogp.geodata.store.cache import cache_folder
+from geogp.geodata.store.cache_place import cache_folder
 from geogp.records.map_settings import MAX_TILES
 from geogp.runs.pipeline.plan import Plan
 from geogp.runs.pipeline.read import Inputs
@@ -24,6 +25,17 @@ SIMILAR = 3.0
 
 Times = dict[str, dict[str, tuple[float, float]]]
 """Seconds and units of work of one part, by model, preset and device, then by phase."""
+
+DEMO: dict[str, tuple[float, float]] = {
+    "fit": (31.0, 144_000),
+    "check": (4.0, 36_000),
+    "predict": (32.0, 160_536),
+    "write": (7.0, 20_067),
+}
+"""Times of `geogp demo` on one core of a shared server (AMD EPYC), for a first map of a field."""
+
+OTHER_MACHINE = 2.0
+"""Another machine may be so many times faster or slower."""
 
 
 def rates_file() -> Path:
@@ -47,6 +59,22 @@ def expect(clock: PhaseClock, inputs: Inputs, plan: Plan, *, fits: bool) -> None
         more = clock.work.get(phase, 0.0) / work
         if 1 / SIMILAR <= more <= SIMILAR:
             clock.expected[phase] = seconds * more
+        elif more > 0:
+            clock.rough[phase] = _between(seconds, more)
+    if not clock.expected and not clock.rough and plan.model.name.has_tiles:
+        for phase, (seconds, work) in DEMO.items():
+            least, most = _between(seconds, clock.work[phase] / work)
+            clock.rough[phase] = least / OTHER_MACHINE, most * OTHER_MACHINE
+
+
+def _between(seconds: float, more: float) -> tuple[float, float]:
+    """Return the least and the most seconds of `more` times the work.
+
+    The time grows at most as the work does, because a part of it is the same for all maps; of the
+    maps in the table of costs, it grows faster than the square root of the work.
+    """
+    first, second = seconds * more, seconds * math.sqrt(more)
+    return min(first, second), max(first, second)
 
 
 def remember(clock: PhaseClock, model: RunModel) -> None:

@@ -11,7 +11,7 @@ from geogp.evaluation.conformal.repair_methods import BY_STRATA
 from geogp.evaluation.splits.split_names import RANDOM, SESSION
 from geogp.evaluation.splits.split_rows import LEAST_SESSIONS
 from geogp.geodata.places.region import Region
-from geogp.geodata.places.stratum_column import UNKNOWN
+from geogp.geodata.places.stratum_names import UNKNOWN
 from geogp.geodata.tiles.quarters import quarter_index, quarter_label
 from geogp.geodata.tiles.targets import find_target
 from geogp.models.exact.passes import MOST_ROWS

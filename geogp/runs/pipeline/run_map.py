@@ -2,17 +2,16 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec import to_builtins
 
 from geogp.errors import named
 from geogp.models.numerics.devices import pick_device
-from geogp.models.options import NOISES
 from geogp.records.map_settings import MapSettings
-from geogp.records.run_record import RunRecord
 from geogp.runs.file_records import damaged_files, record_files
+from geogp.runs.finished_run import RunResult, run_name
+from geogp.runs.known_requests import files_of_request, keep_request
 from geogp.runs.locks import lock_folder
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.pipeline.draw import draw_map
@@ -23,24 +22,10 @@ from geogp.runs.pipeline.plan import Plan, plan_map
 from geogp.runs.pipeline.read import Inputs, read_inputs
 from geogp.runs.pipeline.write import REPORT_FILES, write_report, write_run
 from geogp.runs.progress import ProgressListener, RunListener
-from geogp.runs.run_folder import (
-    MODEL_FILE,
-    PREDICTIONS_FILE,
-    RunFolder,
-    read_predictions,
-    read_run_record,
-)
+from geogp.runs.run_folder import MODEL_FILE, PREDICTIONS_FILE, RunFolder, read_run_record
 from geogp.runs.run_identity import input_paths
 from geogp.runs.run_names import RUN_FILE
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """A finished run: its folder, its record, and whether the run was complete before the call."""
-
-    path: Path
-    record: RunRecord
-    already_there: bool = False
+from geogp.runs.stored_predictions import read_predictions
 
 
 def run_map(
@@ -68,14 +53,16 @@ def run_map(
             RunFolder(settings.out).check()
             stack.enter_context(lock_folder(settings.out, wait=wait))
         device, listener = pick_device(settings.device), RunListener(outer)
+        files = files_of_request(settings)
         listener.outer.phases(listener.clock)
         inputs = read_inputs(settings, listener)
-        settings = inputs.settled(settings)
+        asked, settings = settings, inputs.settled(settings)
         folder = RunFolder(settings.out or Path("runs") / run_name(settings, inputs.region.code))
         folder.check()  # another process may have changed the folder meanwhile
         if settings.out is None:
             stack.enter_context(lock_folder(folder.path, wait=wait))
         plan = plan_map(settings, inputs, device, listener)
+        keep_request(asked, files, identity_of(inputs, plan), listener.warnings)
         with arithmetic(precision=settings.precision):
             return finish(_made(inputs, plan, folder, listener, call))
 
@@ -102,12 +89,6 @@ def _made(
     expect(listener.clock, inputs, plan, fits=False)
     fits = stored_fits(folder.path, run, identity, plan.model.device, listener)
     return _drawn(folder, inputs, plan, fits, listener, keep_later=same)
-
-
-def run_name(settings: MapSettings, region: str) -> str:
-    """Return the name of a run's folder in ``runs``."""
-    parts = [region, settings.service, settings.target, settings.model, settings.preset]
-    return "-".join(parts if settings.noise == NOISES[0] else [*parts, settings.noise])
 
 
 def _keeps_fits(lost: list[str], listener: RunListener) -> bool:

@@ -24,7 +24,8 @@ from geogp.evaluation.class_tables import (
     probability_columns,
     table_scores,
 )
-from geogp.evaluation.metrics import pooled, score_by_stratum
+from geogp.evaluation.metrics import score_by_stratum
+from geogp.evaluation.scores import pooled
 from geogp.geodata.places.stratum_column import stratum_column
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.targets import TARGETS

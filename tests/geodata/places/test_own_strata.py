@@ -10,13 +10,8 @@ from shapely.geometry import box
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places.own_polygons import read_own_strata
 from geogp.geodata.places.region import Region
-from geogp.geodata.places.stratum_column import (
-    marked,
-    names_of,
-    phrase,
-    stratum_column,
-    with_strata,
-)
+from geogp.geodata.places.stratum_column import names_of, stratum_column, with_strata
+from geogp.geodata.places.stratum_names import marked, phrase
 
 WEST, EAST = box(-66.3, 18.0, -66.1, 18.4), box(-66.1, 18.0, -65.8, 18.4)
 

@@ -9,7 +9,7 @@ from shapely.geometry import GeometryCollection, LineString, MultiPolygon, Point
 from geogp.errors import DataError
 from geogp.geodata.places.census import read_region
 from geogp.geodata.places.region import Region
-from geogp.geodata.places.stratum_column import RURAL, UNKNOWN, URBAN
+from geogp.geodata.places.stratum_names import RURAL, UNKNOWN, URBAN
 from geogp.geodata.tiles import quadkeys
 
 WEST_PART, EAST_PART = box(172.0, 51.0, 180.0, 54.0), box(-180.0, 51.0, -130.0, 71.0)

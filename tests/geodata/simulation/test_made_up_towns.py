@@ -7,7 +7,7 @@ from shapely.geometry import MultiPolygon, box
 
 from geogp.geodata.places.census import read_region
 from geogp.geodata.places.region import Region, Strata
-from geogp.geodata.places.stratum_column import URBAN
+from geogp.geodata.places.stratum_names import URBAN
 from geogp.geodata.simulation.made_up_towns import URBAN_SHARE, made_up_towns
 from geogp.geodata.simulation.simulated_tiles import simulate
 from geogp.geodata.simulation.simulation_files import write_simulation

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from geogp.geodata.places.stratum_column import RURAL, URBAN
+from geogp.geodata.places.stratum_names import RURAL, URBAN
 from geogp.geodata.simulation.oracles import Oracle, known_oracle, predictive_oracle
 from geogp.geodata.simulation.simulated_tiles import Simulation, simple_region, simulate
 from geogp.geodata.tiles import quadkeys

@@ -15,7 +15,7 @@ import shapely
 from geogp.errors import OutputError, RequestError
 from geogp.geodata.places.census import read_around, read_region
 from geogp.geodata.places.region import Region
-from geogp.geodata.places.stratum_column import URBAN
+from geogp.geodata.places.stratum_names import URBAN
 from geogp.geodata.simulation.simulated_tiles import Simulation, simple_region, simulate
 from geogp.geodata.simulation.simulation_files import tile_polygons, write_simulation
 from geogp.geodata.simulation.truth import TruthLaw

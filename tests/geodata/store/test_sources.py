@@ -10,7 +10,7 @@ import pytest
 
 from geogp.errors import DataError, NetworkError, OutputError, RequestError, UnreachableError
 from geogp.geodata.store.addresses import absolute_place
-from geogp.geodata.store.cache import cache_folder
+from geogp.geodata.store.cache_place import cache_folder
 from geogp.geodata.store.remote import Patience
 from geogp.geodata.store.sources import Folder, Web, open_source
 

@@ -22,7 +22,8 @@ from geogp.geodata.tiles.plausibility import LIMITS
 from geogp.geodata.tiles.quadkeys import codes_to_tiles, parse_quadkeys, tile_centres
 from geogp.geodata.tiles.quarters import quarter_index
 from geogp.models.catalogue.storage import load_model
-from geogp.runs.pipeline.run_map import RunResult, run_map
+from geogp.runs.finished_run import RunResult
+from geogp.runs.pipeline.run_map import run_map
 
 pytestmark = pytest.mark.trial
 

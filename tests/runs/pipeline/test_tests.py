@@ -20,7 +20,8 @@ from geogp.geodata.store.sources import open_source
 from geogp.models.catalogue.storage import load_model
 from geogp.models.papers.counts.cox import CoxGP
 from geogp.records.map_settings import MapSettings
-from geogp.runs.pipeline.run_map import RunResult, run_map
+from geogp.runs.finished_run import RunResult
+from geogp.runs.pipeline.run_map import run_map
 
 
 def _table(run: RunResult) -> pd.DataFrame:

@@ -23,9 +23,10 @@ from geogp.geodata.simulation.simulation_files import write_simulation
 from geogp.geodata.tiles import parquet_files
 from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.models.catalogue.storage import load_model
+from geogp.runs.finished_run import RunResult
 from geogp.runs.pipeline import splits
 from geogp.runs.pipeline.read import read_inputs
-from geogp.runs.pipeline.run_map import RunResult, run_map
+from geogp.runs.pipeline.run_map import run_map
 from geogp.runs.pipeline.splits import make_splits
 from geogp.runs.progress import RunListener
 
