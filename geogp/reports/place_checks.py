@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import pandas as pd
+from msgspec import UNSET
 
 from geogp.arrays import Mask
 from geogp.evaluation.score_groups import GroupReport, group_reports
@@ -105,17 +106,19 @@ def place_checks(
     Each check has its share of the map if run.json tells it. For counts it does not: a tile without
     tests is measured.
     """
-    drawn, shares = given(run.map, RunMap()), dict[str, float]()
-    counts = drawn.tiles, drawn.measured_tiles, drawn.near_tiles
-    if not find_target(run.target).counted and all(isinstance(one, int) for one in counts):
-        tiles, measured, near = counts
-        shares = {
-            MEASURED: measured / tiles,
-            UNMEASURED: near / tiles,
-            FAR: (tiles - measured - near) / tiles,
-        }
-    found = []
+    shares, found = _map_shares(given(run.map, RunMap())), []
+    if find_target(run.target).counted:
+        shares = {}
     for kind, ways in KINDS.items():
         known = [splits[name][of] for name, of in ways if of in splits.get(name, {})]
         found += [replace(known[0], map_share=shares.get(kind))] if known else []
     return found
+
+
+def _map_shares(drawn: RunMap) -> dict[str, float]:
+    """Return the share of the map's tiles in each kind of place; none if run.json lacks them."""
+    tiles, measured, near = drawn.tiles, drawn.measured_tiles, drawn.near_tiles
+    if tiles is UNSET or measured is UNSET or near is UNSET:
+        return {}
+    counts = {MEASURED: measured, UNMEASURED: near, FAR: tiles - measured - near}
+    return {kind: count / tiles for kind, count in counts.items()}
