@@ -294,8 +294,18 @@ def _scores(result: "RunResult") -> CommandResult:
         told.append(_table(split, own, {} if baseline is UNSET else baseline.get(split, {})))
     if result.record.map is not UNSET and result.record.map.one_colour:
         told.append(result.record.map.one_colour)
+    told += _places(result.path)
     told += _paths({name: result.path / file for name, file in PAGES.items()})
     return CommandResult({"run": str(result.path), "metrics": to_builtins(metrics)}, told)
+
+
+def _places(run: Path) -> list[str]:
+    """Return what the report says of each kind of place; nothing for classes."""
+    from geogp.files import read_json
+    from geogp.reports.place_checks import TITLES
+
+    told = read_json(run / "report.json").get("reliance", {})  # absent in version 0.1
+    return [f"{title}: {told[title]}" for title in TITLES.values() if title in told]
 
 
 def _paths(pages: dict[str, Path]) -> list[str]:

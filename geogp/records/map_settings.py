@@ -231,9 +231,9 @@ class CheckSettings:
     title: ClassVar = "Checks"
 
     split: str | None = setting(
-        "How to choose test rows: random, blocks, buffer, county, latest, session (several with "
-        "commas), both (random and blocks) or all (but session). Default: set by the preset, and "
-        "session for a log of drives."
+        "How to choose test rows: random, tiles, blocks, buffer, county, latest, session (several "
+        "with commas), both (random and blocks) or all (but session). Default: set by the preset, "
+        "and session for a log of drives."
     )
     folds: int = setting(
         "Number of folds of each split (1 to 5). Each fold holds out different rows.",

@@ -80,12 +80,16 @@ class RunMap(Struct, frozen=True, kw_only=True):
     """The map in the run folder, and the quantity that the map predicts.
 
     `first_threshold` is the threshold of the run nearest to the median of the tiles, which the page
-    shows first. `one_colour` says so if nearly all tiles are on one side of it, or have one class.
+    shows first. `one_colour` says so if nearly all tiles are on one side of it, or have one class. Of its
+    `tiles`, `measured_tiles` have tests in any quarter, and `near_tiles` have none, but lie at most
+    1 km from a measured one.
     """
 
     quarter: Quarter | UnsetType = UNSET
     zoom: Zoom | UnsetType = UNSET
     tiles: Some | UnsetType = UNSET
+    measured_tiles: Count | UnsetType = UNSET
+    near_tiles: Count | UnsetType = UNSET
     far_tiles: Count | UnsetType = UNSET
     other_quarters: Count | UnsetType = UNSET
     other_quarters_zoom: Zoom | None = None
@@ -237,6 +241,8 @@ class RunRecord(RunIdentity, frozen=True, kw_only=True):
     """The content of run.json; some entries are optional, because geogp 0.1 did not write them.
 
     `block_degrees` is the side of a block, in degrees, in the splits ``blocks`` and ``buffer``.
+    `same_splits` names splits that were not made because another split asks the same, by their
+    names: with one row in each tile, random rows are whole tiles.
     `baseline_by_stratum` is a second baseline, for classes: the shares by quarter and stratum.
     `areas_unchecked` says why splits have no entry in `areas_check`. `providers` are those of a run
     by provider; map and answers are of the first, unless they say otherwise. `points` is what geogp
@@ -252,6 +258,7 @@ class RunRecord(RunIdentity, frozen=True, kw_only=True):
     rank: RankRecord | UnsetType = UNSET
     n: Annotated[dict[Split, PartCounts], BY_SPLIT] | UnsetType = UNSET
     block_degrees: AboveZero | UnsetType = UNSET
+    same_splits: Annotated[dict[Split, Split], BY_SPLIT] | UnsetType = UNSET
     metrics: Annotated[dict[Split, Strata], BY_SPLIT]
     baseline: Annotated[dict[Split, Strata], BY_SPLIT] | UnsetType = UNSET
     baseline_by_stratum: Annotated[dict[Split, Strata], BY_SPLIT] | UnsetType = UNSET

@@ -31,6 +31,7 @@ from geogp.records.record_names import NOISE_IN_SPREAD
 from geogp.records.repair_records import CalibrationRecord
 from geogp.records.run_record import RunRecord, VarianceCheck, given
 from geogp.reports.beside import NOTHING_BESIDE, Beside
+from geogp.reports.place_checks import PlaceCheck, place_checks
 from geogp.reports.rendering import (
     environment,
     html_page,
@@ -64,21 +65,23 @@ class Report(ReportFacts):
     `unit` is the unit of all errors and widths (such as ``log10 Mbps``). `plain_unit` is the unit
     without the logarithm (``Mbps``), or empty.
 
-    `summary` is the first page. The following fields have sentences. `headline` states whether the
-    95 % intervals have the stated coverage. `reliance` says what a reader may rely on, by label,
-    and how wide the intervals are. `covariates` has one
-    sentence for each covariate, and one for all providers. `findings` has one sentence for each
-    split, and one for each split with intervals that are too narrow in rough places (see
-    `rough_places.py`). `areas` has one for each entry of `areas_check` and `areas_unchecked` of
-    run.json. `marks` names the marked strata of each split. `rules` explains how strata are pooled
-    and marked, `repairs` explains how the intervals were repaired, and `statements` explains the
-    limits of the numbers. `splits` has the split reports by name: ``blocks`` comes first; splits
-    with training rows near test rows (`splits.Split.flatters`) come last.
+    `summary` is the first page. `places` says how right the intervals are in each kind of
+    place. The following fields have sentences. `headline` states whether the 95 % intervals
+    have the stated coverage. `reliance` says what a reader may rely on, by label, and how wide
+    the intervals are. `covariates` has one sentence for each covariate, and one for all
+    providers. `findings` has one sentence for each split, and one for each split with intervals
+    that are too narrow in rough places (see `rough_places.py`). `areas` has one for each entry
+    of `areas_check` and `areas_unchecked` of run.json. `marks` names the marked strata of each
+    split. `rules` explains how strata are pooled and marked, `repairs` explains how the
+    intervals were repaired, and `statements` explains the limits of the numbers. `splits` has
+    the split reports by name: ``blocks`` comes first; splits with training rows near test rows
+    (`splits.Split.flatters`) come last.
     """
 
     unit: str
     plain_unit: str
     summary: Summary
+    places: list[PlaceCheck]
     headline: str
     reliance: dict[str, str]
     covariates: list[str]
@@ -109,6 +112,8 @@ def build_report(
     unit, plain_unit = units_of(run.target)
     by_split = predictions.groupby("split", sort=False)
     main, far = next(iter(splits.values())), far_from_data(run)
+    places = place_checks(run, {name: split.places_checked for name, split in splits.items()})
+    same = given(run.same_splits, {})
     areas: dict[str, dict[str, Any]] = to_builtins(given(run.areas_check, {}))
     checks = {name: areas[name] for name in splits if name in areas}
     gaps = [splits[str(name)].title for name, rows in by_split if some_devices_missing(rows)]
@@ -116,9 +121,10 @@ def build_report(
         **vars(report_facts(run)),
         unit=unit,
         plain_unit=plain_unit,
-        summary=summary_of(run.target, main, far, beside),
+        summary=summary_of(run.target, main, far, beside, places),
+        places=places,
         headline=say("report", "headline", main),
-        reliance=say_labelled("report", "reliance", main, far),
+        reliance=say_labelled("report", "reliance", main, far, places, bool(same), unit),
         covariates=[
             *(say("report", "covariate", one, unit) for one in given(run.covariates, [])),
             *([say("report", "providers", run.providers)] if given(run.providers, []) else []),

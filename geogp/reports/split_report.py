@@ -34,6 +34,7 @@ from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
 from geogp.records.repair_records import CalibrationRecord
 from geogp.records.run_record import RunDrawing, RunRecord, given
 from geogp.reports.area_shares import AreaShare, area_shares
+from geogp.reports.place_checks import PlaceCheck, checks_of_split
 from geogp.reports.report_facts import SplitFacts, split_facts
 
 Floats = NDArray[np.float64]
@@ -115,6 +116,7 @@ class SplitReport(SplitFacts):
     observed shares below them by county. `drives` is the number of drives with test rows, or None:
     with drives, intervals and bands take drives, not rows or blocks, as independent. `repair` is
     the entry of run.json about the conformal repair of this split, empty without a repair.
+    `places_checked` has the checks by kind of place, see `PlaceCheck`.
     """
 
     groups: dict[str, GroupReport]
@@ -125,6 +127,7 @@ class SplitReport(SplitFacts):
     shares: list[AreaShare]
     drives: int | None
     repair: dict[str, Any]
+    places_checked: dict[str, PlaceCheck]
 
     @property
     def kinds(self) -> dict[str, list[StratumReport]]:
@@ -166,6 +169,7 @@ def split_report(name: str, rows: pd.DataFrame, run: RunRecord) -> SplitReport:
         shares=shares,
         drives=None if "drive" not in rows else rows["drive"].nunique(),
         repair=to_builtins(given(calibration.splits, {})).get(name, {}),
+        places_checked=checks_of_split(name, rows, scored, factors=factors),
     )
 
 

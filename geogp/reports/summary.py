@@ -5,6 +5,7 @@ from typing import Any
 
 from geogp.geodata.tiles.targets import find_target
 from geogp.reports.beside import AreaMean, Beside, RankedAreas
+from geogp.reports.place_checks import PlaceCheck
 from geogp.reports.rendering import say_labelled
 from geogp.reports.split_report import SplitReport
 
@@ -33,13 +34,17 @@ class Summary:
 
 
 def summary_of(
-    target: str, split: SplitReport, far: dict[str, Any] | None, beside: Beside
+    target: str,
+    split: SplitReport,
+    far: dict[str, Any] | None,
+    beside: Beside,
+    places: list[PlaceCheck],
 ) -> Summary:
     """Return the first page, from a run's first split and the answers beside its report.
 
     The first page computes nothing: all numbers come from the split and from the answers. Of
     several answers, those by county come first, then those of the latest quarter, then the changes
-    over the longest time. `far` is as in `far_from_data`.
+    over the longest time. `far` is as in `far_from_data`, and `places` as in `place_checks`.
     """
     ranked = [one.ranked for one in beside.answers if one.ranked]
     changes = [one.changed for one in beside.answers if one.changed]
@@ -53,5 +58,6 @@ def summary_of(
         down = not find_target(target).low_is_good
         order = sorted(areas.means, key=lambda one: one.value, reverse=down)
         areas = replace(areas, means=order)
-    sentences = say_labelled("summary", "sentences", split, far, beside.subject, areas, changed)
+    about = split, far, beside.subject, areas, changed, places
+    sentences = say_labelled("summary", "sentences", *about)
     return Summary(sentences, areas)

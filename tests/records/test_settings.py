@@ -38,12 +38,12 @@ def test_the_papers_preset_is_the_papers():
     ("split", "preset", "expected"),
     [
         (None, "quick", ("random",)),
-        (None, "standard", ("random", "blocks")),
+        (None, "standard", ("random", "tiles", "blocks")),
         ("blocks", "quick", ("blocks",)),
         ("both", "quick", ("random", "blocks")),
         ("latest, random,latest", "quick", ("random", "latest")),
         ("both,county", "quick", ("random", "blocks", "county")),
-        ("all", "quick", ("random", "blocks", "buffer", "county", "latest")),
+        ("all", "quick", ("random", "tiles", "blocks", "buffer", "county", "latest")),
     ],
 )
 def test_splits_follow_the_preset_unless_asked_for(split, preset, expected):

@@ -125,7 +125,7 @@ def test_only_random_is_said_aloud(both, run_of):
     assert list(report.splits) == ["random"]
     for text in (report_html(report, rows), report_markdown(report)):
         assert "Random splits give spatial models scores that are too good" in text
-        assert "among measured neighbours?" in text
+        assert "when its other quarters and its neighbours may be measured?" in text
     full = build_report(as_record(run_of(both)), both)
     assert not any("too good" in statement for statement in full.statements)
     assert any("independent" in statement for statement in full.statements)
@@ -284,7 +284,7 @@ def test_wrong_input_is_refused(both, run_of):
     with pytest.raises(DataError, match="found an empty table"):
         build_report(as_record(run), both[:0])
     with pytest.raises(
-        DataError, match="splits random, blocks, buffer, county, latest, session, found folds"
+        DataError, match="splits random, tiles, blocks, buffer, county, latest, session, found"
     ):
         build_report(as_record(run), both.assign(split="folds"))
     odd = [None, [1.0], {"a": 1}, "many"]

@@ -26,10 +26,10 @@ Codes = NDArray[np.uint64]
 Parts = NDArray[np.str_]
 
 
-def tenths(seed: int, quadkey: Codes, quarter: Numbers) -> Numbers:
-    """Return a number from 0 to 9 for each row, (n,), from a hash of seed, quadkey and quarter."""
+def tenths(seed: int, *keys: NDArray[np.uint64] | Numbers) -> Numbers:
+    """Return a number from 0 to 9 for each row, (n,), from a hash of the seed and the keys (n,)."""
     bounds = np.arange(1, TENTHS) / TENTHS
-    uniform = (hashed(seed, quadkey, quarter) >> np.uint64(11)) * 2.0**-53
+    uniform = (hashed(seed, *keys) >> np.uint64(11)) * 2.0**-53
     return np.searchsorted(bounds, uniform, side="right").astype(np.int64)
 
 

@@ -27,7 +27,15 @@ class Split:
 RANDOM = Split(
     "random",
     "Random split",
-    "How well are tiles and quarters without measurements predicted among measured neighbours?",
+    "How well is a tile predicted in one quarter when its other quarters and its neighbours may be "
+    "measured?",
+    flatters=True,
+)
+
+TILES = Split(
+    "tiles",
+    "Split by tiles",
+    "How well are tiles predicted that were never measured, among measured neighbours?",
     flatters=True,
 )
 
@@ -68,7 +76,7 @@ SESSION = Split(
     flatters=False,
 )
 
-SPLITS = {split.name: split for split in (RANDOM, BLOCKS, BUFFER, COUNTY, LATEST, SESSION)}
+SPLITS = {split.name: split for split in (RANDOM, TILES, BLOCKS, BUFFER, COUNTY, LATEST, SESSION)}
 
 CELL_DEGREES = 0.1
 """Side of a block, in degrees of longitude and of latitude."""
@@ -78,6 +86,13 @@ BUFFER_KM = 5.0
 
 The fit of the tile process starts with a range of 3 km, for which the correlation at 5 km is less
 than a fifth. So at 5 km, predictions come mostly from the smooth field.
+"""
+
+NEAR_KM = 1.0
+"""An unmeasured tile lies among measured ones if one of these is this near.
+
+In the split by tiles, 96 to 100 % of the test rows are this near to other rows (the demo, Puerto
+Rico and Guam); in the split by blocks, 13 to 16 %, and 60 % in Guam, whose blocks are smaller.
 """
 
 MAX_FOLDS = 5

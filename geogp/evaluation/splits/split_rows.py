@@ -43,6 +43,7 @@ from geogp.evaluation.splits.split_names import (
     LATEST,
     RANDOM,
     SESSION,
+    TILES,
 )
 from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.layers import ELSEWHERE
@@ -86,6 +87,7 @@ def split_parts(
     place, tile = (rows.longitude, rows.latitude), (rows.quadkey, rows.quarter)
     ways: dict[str, Callable[..., Parts]] = {
         RANDOM.name: partial(random_split, *tile),
+        TILES.name: partial(tile_split, rows.quadkey),
         BLOCKS.name: partial(block_split, *place),
         BUFFER.name: partial(buffer_split, *place, buffer_km=buffer_km),
         COUNTY.name: partial(county_split, rows.county),
@@ -121,12 +123,33 @@ def random_split(
     In fold j, the limits 0.8 and 0.9 move down by j tenths, modulo 1. If `calibrated`, the tenth
     before the validation tenth is for calibration.
     """
-    check_fold(RANDOM.name, fold, TENTHS)
-    tenth = (tenths(seed, quadkey, quarter) + fold) % TENTHS
+    keys, what = (quadkey, quarter), f"{len(quadkey)} rows split at random 8:1:1"
+    return _by_hash(RANDOM.name, keys, what, seed, fold=fold, calibrated=calibrated)
+
+
+def tile_split(quadkey: Codes, seed: int, *, fold: int = 0, calibrated: bool = False) -> Parts:
+    """Split tiles 8:1:1 at random, each tile with the rows of all its quarters.
+
+    As `random_split`, but the hash is of seed and quadkey, so that a test tile has no other rows.
+    """
+    what = f"{len(np.unique(quadkey))} tiles split at random 8:1:1"
+    return _by_hash(TILES.name, (quadkey,), what, seed, fold=fold, calibrated=calibrated)
+
+
+def _by_hash(
+    name: str,
+    keys: tuple[NDArray[np.uint64] | Numbers, ...],
+    what: str,
+    seed: int,
+    *,
+    fold: int,
+    calibrated: bool,
+) -> Parts:
+    """Split rows 8:1:1 by a hash of seed and keys (n,); `what` names what is split."""
+    check_fold(name, fold, TENTHS)
+    tenth = (tenths(seed, *keys) + fold) % TENTHS
     names = np.array([*[TRAIN] * 7, CALIBRATION if calibrated else TRAIN, VALIDATION, TEST])
-    part = names[tenth]
-    what = f"{len(part)} rows split at random 8:1:1"
-    return without_empty(part, what, calibrated=calibrated)
+    return without_empty(names[tenth], what, calibrated=calibrated)
 
 
 def block_split(

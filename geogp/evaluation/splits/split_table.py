@@ -47,9 +47,10 @@ def split(
         Measurements, one per row.
     how
         Which rows are test rows. ``random``: a tenth of the rows, each chosen independently.
-        ``blocks``: a fifth of the rows, in whole cells. ``buffer``: the same as ``blocks``, but
-        without training rows near a test row. ``county``: whole counties. ``latest``: the last
-        quarter. ``session``: whole drives or other sessions.
+        ``tiles``: a tenth of the tiles, or places, with their rows of all times. ``blocks``: a
+        fifth of the rows, in whole cells. ``buffer``: the same as ``blocks``, but without training
+        rows near a test row. ``county``: whole counties. ``latest``: the last quarter.
+        ``session``: whole drives or other sessions.
     random_state
         Any integer.
     fold

@@ -16,6 +16,7 @@ from geogp.distributions.prediction import Prediction
 from geogp.distributions.quantity import Quantity
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.conformal.conformal_repair import Repair
+from geogp.evaluation.splits.split_names import NEAR_KM
 from geogp.files import sha256_of, write_bytes
 from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.region import Region, Tiles
@@ -79,10 +80,13 @@ class MapContent:
         """The map's entry in run.json, without the sizes and hashes of files."""
         tiles, others, thresholds = self.page.tiles, self.page.past, self.page.thresholds
         first = first_threshold(self.grid, thresholds)
+        tests, distance = self.grid["tests"].to_numpy(), self.grid["distance_km"].to_numpy()
         return RunMap(
             quarter=self.question.at,
             zoom=tiles.zoom,
             tiles=len(tiles),
+            measured_tiles=int((tests > 0).sum()),
+            near_tiles=int(((tests == 0) & (distance <= NEAR_KM)).sum()),
             far_tiles=int((self.grid["far"].to_numpy() == 1).sum()),
             other_quarters=len(others),
             other_quarters_zoom=others[0].tiles.zoom if others else None,

@@ -43,7 +43,13 @@ from geogp.runs.pipeline.phase_rates import expect
 from geogp.runs.pipeline.plan import Plan
 from geogp.runs.pipeline.read import Inputs
 from geogp.runs.pipeline.repair import repaired_splits
-from geogp.runs.pipeline.splits import Splits, block_degrees, make_splits, tuning_rows
+from geogp.runs.pipeline.splits import (
+    Splits,
+    block_degrees,
+    make_splits,
+    same_splits,
+    tuning_rows,
+)
 from geogp.runs.pipeline.validation import SplitOutcome, run_split
 from geogp.runs.progress import RunListener
 from geogp.runs.run_folder import MODEL_FILE, RunFolder
@@ -119,6 +125,7 @@ def fit_splits(
             rank=rank,
             n={name: scores[0].n for name, scores in folds.items()},
             block_degrees=block_degrees(settings, inputs),
+            same_splits=same_splits(settings, inputs) or UNSET,
             metrics={name: split.scores.metrics for name, split in outcomes.items()},
             baseline={name: split.scores.baseline for name, split in outcomes.items()},
             baseline_by_stratum=_by_stratum(outcomes),

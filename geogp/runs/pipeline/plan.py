@@ -8,7 +8,7 @@ import torch
 from geogp.choices import AVERAGE, check_sample
 from geogp.errors import RequestError
 from geogp.evaluation.conformal.repair_methods import BY_STRATA
-from geogp.evaluation.splits.split_names import RANDOM, SESSION
+from geogp.evaluation.splits.split_names import RANDOM, SESSION, TILES
 from geogp.evaluation.splits.split_rows import LEAST_SESSIONS
 from geogp.geodata.places.region import Region
 from geogp.geodata.places.stratum_names import UNKNOWN
@@ -20,6 +20,7 @@ from geogp.records.map_settings import MAX_TILES, MapSettings
 from geogp.records.record_names import LEVEL, OTHER_QUESTIONS
 from geogp.runs.pipeline.read import Inputs
 from geogp.runs.pipeline.run_model import RunModel, why_not_by_drive
+from geogp.runs.pipeline.splits import same_splits
 from geogp.runs.progress import RunListener
 from geogp.runs.question import Question, check_quarter
 
@@ -44,7 +45,7 @@ def plan_map(
     Raises RequestError if the model cannot predict the map, the zoom gives too few tiles or the
     repair needs strata that some tiles lack.
     """
-    settings = _with_session(settings, inputs)
+    settings = _asked_once(_with_session(settings, inputs), inputs, listener)
     model = RunModel.of(settings, inputs, device)
     _check_drives(inputs, model, listener)
     _check_errors(inputs)
@@ -68,6 +69,14 @@ def _with_session(settings: MapSettings, inputs: Inputs) -> MapSettings:
     if named or drive is None or len(np.unique(drive)) < LEAST_SESSIONS:
         return settings
     return replace(settings, split=",".join([*settings.splits, SESSION.name]))
+
+
+def _asked_once(settings: MapSettings, inputs: Inputs, listener: RunListener) -> MapSettings:
+    """Return the settings without the split by tiles, if the random split asks the same."""
+    if TILES.name not in settings.splits or TILES.name not in same_splits(settings, inputs):
+        return settings
+    listener.stage("each tile has one row, so the splits random and tiles are fitted once")
+    return replace(settings, split=",".join(set(settings.splits) - {TILES.name}))
 
 
 def _check_drives(inputs: Inputs, model: RunModel, listener: RunListener) -> None:

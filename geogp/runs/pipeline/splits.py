@@ -19,7 +19,7 @@ from geogp.evaluation.splits.row_parts import (
     VALIDATION,
     without_empty,
 )
-from geogp.evaluation.splits.split_names import BLOCKS, BUFFER, COUNTY, LATEST, RANDOM
+from geogp.evaluation.splits.split_names import BLOCKS, BUFFER, COUNTY, LATEST, RANDOM, TILES
 from geogp.evaluation.splits.split_rows import SplitRows, cell_side, split_parts
 from geogp.geodata.places.layers import PolygonLayer
 from geogp.geodata.tiles.parquet_files import MAX_TABLE_BYTES
@@ -115,6 +115,16 @@ def block_degrees(settings: MapSettings, inputs: Inputs) -> float | UnsetType:
         return UNSET
     rows = inputs.ingested.source_rows
     return cell_side(rows.longitude, rows.latitude)
+
+
+def same_splits(settings: MapSettings, inputs: Inputs) -> dict[str, str]:
+    """Return the splits that would only repeat another one, by their names.
+
+    If every tile has one row, random rows are whole tiles.
+    """
+    quadkeys = inputs.observations.quadkey
+    same = RANDOM.name in settings.splits and len(np.unique(quadkeys)) == len(quadkeys)
+    return {TILES.name: RANDOM.name} if same else {}
 
 
 def _codes(

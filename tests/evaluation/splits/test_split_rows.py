@@ -12,6 +12,7 @@ from geogp.evaluation.splits.split_rows import (
     cell_side,
     random_split,
     split_groups,
+    tile_split,
 )
 from geogp.geodata.tiles.quadkeys import tile_centres, tiles_to_codes
 
@@ -70,6 +71,25 @@ def test_random_split_deals_the_quarters_of_a_tile_apart(rows):
     )
 
 
+def test_tiles_are_split_whole_eight_to_one_to_one(rows):
+    """A part depends on seed and quadkey alone; other tiles and quarters change nothing."""
+    part = tile_split(rows[0], 0)
+    codes, of_row = np.unique(rows[0], return_inverse=True)
+    alone = tile_split(codes, 0)
+    np.testing.assert_array_equal(alone[of_row], part)
+    np.testing.assert_array_equal(tile_split(codes[::3], 0), alone[::3])
+    for name, share in zip(PARTS, (0.8, 0.1, 0.1), strict=True):
+        sd = np.sqrt(len(codes) * share * (1 - share))
+        assert abs(np.count_nonzero(alone == name) - share * len(codes)) < 4 * sd
+    agree = np.mean(alone == tile_split(codes, 1))
+    assert agree == pytest.approx(0.66, abs=4 * np.sqrt(0.66 * 0.34 / len(codes)))
+
+
+def test_tile_split_is_the_same_for_ever():
+    part = tile_split(np.arange(40, dtype=np.uint64), 7)
+    assert "".join(name[1] for name in part) == "rrrrrerarrrrrerrarrarrrrrrrrrrrraarrrerr"
+
+
 @pytest.mark.parametrize("other", [6, -5, 2**64 + 6])
 def test_seed_changes_the_splits(rows, other):
     codes, quarter, longitude, latitude = rows
@@ -117,6 +137,8 @@ def test_cells_are_a_tenth_of_a_degree():
 def test_empty_parts_are_refused():
     with pytest.raises(DataError, match=r"test 0 from 5 rows split at random.*larger region"):
         random_split(np.arange(5, dtype=np.uint64), np.zeros(5, np.int64), 3)
+    with pytest.raises(DataError, match=r"from 1 tiles split at random 8:1:1. Choose more"):
+        tile_split(np.zeros(5, np.uint64), 3)
     with pytest.raises(DataError, match=r"train 0, validation 0, test 4 from 4 rows in 2 cells"):
         assign_cells(np.array([[0, 0], [0, 0], [1, 0], [1, 0]]), 0, "cells")
     with pytest.raises(DataError, match="train 0, validation 0, test 0"):
@@ -133,9 +155,10 @@ def test_wrong_input_is_refused():
 
 
 def test_each_split_says_what_it_asks():
-    assert list(SPLITS) == ["random", "blocks", "buffer", "county", "latest", "session"]
+    assert list(SPLITS) == ["random", "tiles", "blocks", "buffer", "county", "latest", "session"]
     assert all(split.question.endswith("?") for split in SPLITS.values())
     assert SPLITS["random"].flatters
+    assert SPLITS["tiles"].flatters
     assert not BLOCKS.flatters
 
 

@@ -40,7 +40,7 @@ def points():
     return pd.DataFrame({"a": random.uniform(0, 3, 800), "b": random.uniform(0, 9, 800)})
 
 
-@pytest.mark.parametrize("how", ["random", "blocks", "latest"])
+@pytest.mark.parametrize("how", ["random", "tiles", "blocks", "latest"])
 def test_tiles_are_split_as_a_map_splits_them(tiles, how):
     quarter = (tiles.quarter.dt.year * 4 + tiles.quarter.dt.quarter - 1).to_numpy(np.int64)
     column = tiles.quadkey.map(lambda text: int(text, 4)).to_numpy(np.uint64)
@@ -61,7 +61,7 @@ def test_a_buffer_keeps_its_distance(tiles):
     assert len(train) + len(test) < len(tiles)
 
 
-@pytest.mark.parametrize("how", ["random", "blocks"])
+@pytest.mark.parametrize("how", ["random", "tiles", "blocks"])
 def test_the_part_of_a_row_does_not_depend_on_order(points, how):
     shuffled = points.sample(frac=1, random_state=2)
     one, other = (split(part, how, x="a", y="b")[1] for part in (points, shuffled))
@@ -74,6 +74,16 @@ def test_seeds_and_folds_test_other_rows(points):
     assert sorted(np.concatenate(found)) == points.index.tolist()
     again = split(points, x="a", y="b", random_state=1)[1].index
     assert set(again) != set(found[0])
+
+
+def test_places_without_quadkeys_are_held_out_with_all_their_times(points):
+    """Coordinates are rounded to seven decimals, as in the random split."""
+    known = points.round(6)
+    when = {year: known.assign(year=year, a=known["a"] + 1e-9 * year) for year in range(3)}
+    test = split(pd.concat(when), "tiles", x="a", y="b", time="year")[1]
+    places = [set(test.loc[year].index) for year in range(3)]
+    assert places[0] == places[1] == places[2]
+    assert 0.06 < len(places[0]) / len(points) < 0.14
 
 
 def test_rows_of_one_place_stay_together(points):

@@ -12,7 +12,7 @@ from geogp.runs.pipeline.read import read_inputs
 from geogp.runs.pipeline.splits import make_splits
 from geogp.runs.progress import RunListener
 
-SPLITS = "random,blocks,buffer,latest"
+SPLITS = "random,tiles,blocks,buffer,latest"
 
 
 def _spoil(small: Small, rows: int, name: str = "avg_d_kbps", quarter: int = 0) -> list[str]:
@@ -51,7 +51,7 @@ def test_the_parts_of_the_other_rows_stay(own_small, tmp_path, conformal):
         for (split, key, quarter), code in before.items()
         if not (key in gone and quarter == first)
     }
-    assert len(before) - len(after) == 5 * 4
+    assert len(before) - len(after) == 5 * len(SPLITS.split(","))
 
 
 def test_other_targets_are_not_touched(own_small, tmp_path):

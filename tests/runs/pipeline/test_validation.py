@@ -32,7 +32,7 @@ from geogp.runs.progress import RunListener
 
 pytestmark = pytest.mark.trial
 
-SPLITS = ["random", "blocks", "buffer", "county", "latest"]
+SPLITS = ["random", "tiles", "blocks", "buffer", "county", "latest"]
 FOLDS = 2
 
 
@@ -139,6 +139,7 @@ def test_rows_are_told_by_county_layer_and_distance(everything):
     of_split = dict(list(table.groupby("split")))
     assert set(table["layer_halves"]) == {"west", "middle", "elsewhere"}
     assert of_split["random"]["distance_km"].min() == 0
+    assert of_split["tiles"]["distance_km"].min() > 0
     assert of_split["blocks"]["distance_km"].min() > 0
     assert of_split["buffer"]["distance_km"].min() >= 4.0
     assert of_split["blocks"]["distance_km"].min() < 4.0
@@ -155,7 +156,7 @@ def test_the_report_is_rebuilt_and_says_what_each_split_asks(everything):
     remake_report(everything.path)
     assert (everything.path / "report.html").read_bytes() == before
     report = json.loads((everything.path / "report.json").read_text())
-    assert list(report["splits"]) == ["blocks", "buffer", "county", "random", "latest"]
+    assert list(report["splits"]) == ["blocks", "buffer", "county", "random", "tiles", "latest"]
 
 
 def test_the_map_does_not_learn_from_its_calibration_rows(everything, wide, tmp_path):
