@@ -100,11 +100,12 @@ def place_answers(
     file.
 
     A place has the prediction for its tile of zoom 16. The columns are ``latitude``, ``longitude``,
-    ``in_region``, ``quarter``, ``speaks_of``, the median and the intervals, the probabilities of
-    the thresholds, ``tests_near`` (tests of all quarters within `near_km`),
-    ``nearest_measured_km`` (distance to the centre of the nearest measured tile), ``stratum``,
-    ``county`` if the run has counties, and ``quadkey``. `reopen` reads the data of the run, which
-    is only needed for covariates and for the repair ``local``.
+    ``in_region``, ``quarter``, ``speaks_of``, the median and the intervals, the level (such as
+    ``level_mbps``, unless the median is that of the level), the probabilities of the thresholds,
+    ``tests_near`` (tests of all quarters within `near_km`), ``nearest_measured_km`` (distance to
+    the centre of the nearest measured tile), ``stratum``, ``county`` if the run has counties, and
+    ``quadkey``. `reopen` reads the data of the run, which is only needed for covariates and for the
+    repair ``local``.
 
     Raises RequestError if the model cannot make the prediction, and DataError if a file of the run
     is damaged or of another version.
@@ -122,10 +123,10 @@ def place_answers(
     if not inside.any():
         raise RequestError(_all_outside(opened, tiles, longitude, latitude))
     own = _OwnTiles.of_places(longitude[inside], latitude[inside], place[inside])
-    prediction = _Predictor(opened, model, question, tiles, reopen).predict(own, quarters)
+    prediction, level = _Predictor(opened, model, question, tiles, reopen).predict(own, quarters)
     quantity, times = quantity_of(opened.target), len(quarters)
     every = (own.number[:, np.newaxis] * times + np.arange(times)).ravel()
-    predicted = _columns(prediction, quantity, thresholds).take(every)
+    predicted = _columns(prediction, level, quantity, thresholds).take(every)
     predicted.index = pd.Index(np.flatnonzero(np.repeat(inside, times)))
     rows = _described_places(tiles, place, longitude, latitude, request.near_km)
     many = rows.loc[rows.index.repeat(times)].reset_index(drop=True)
@@ -217,17 +218,22 @@ def _described_places(
 
 
 def _columns(
-    prediction: "Prediction", quantity: Quantity, thresholds: Sequence[Threshold]
+    prediction: "Prediction",
+    level: "Prediction | None",
+    quantity: Quantity,
+    thresholds: Sequence[Threshold],
 ) -> pd.DataFrame:
-    """Return the median, the intervals and the probabilities of predictions, in units of people."""
+    """Return median, intervals, level and probabilities of predictions, in units of people."""
 
     def value(y: Floats) -> Floats:
         return y if quantity.counted else quantity.scale.values(y)
 
     columns = {f"median_{quantity.suffix}": value(prediction.median)}
-    for level in LEVELS:
-        for side, bound in zip(("lower", "upper"), prediction.interval(level / 100), strict=True):
-            columns[f"{side}_{level}_{quantity.suffix}"] = value(bound)
+    for percent in LEVELS:
+        for side, bound in zip(("lower", "upper"), prediction.interval(percent / 100), strict=True):
+            columns[f"{side}_{percent}_{quantity.suffix}"] = value(bound)
+    if level is not None:
+        columns[f"level_{quantity.suffix}"] = value(level.median)
     for threshold in thresholds:
         columns[threshold.variable] = threshold.probability(prediction)
     return pd.DataFrame(columns)
@@ -243,8 +249,13 @@ class _Predictor:
     tiles: MapTiles
     reopen: Callable[[], "Reopened"]
 
-    def predict(self, own: _OwnTiles, quarters: Sequence[int]) -> "Prediction":
-        """Return predictions in t tiles and q quarters, (t q,), sorted by tile."""
+    def predict(
+        self, own: _OwnTiles, quarters: Sequence[int]
+    ) -> "tuple[Prediction, Prediction | None]":
+        """Return predictions in t tiles and q quarters, (t q,), sorted by tile, and the level.
+
+        The level is None if the predictions are of it, or the model has no level of single tiles.
+        """
         tables, repair = self._context()
         # The rows of a tile are at its centre.
         x, y = quadkeys.tile_centres(*quadkeys.codes_to_tiles(own.code))
@@ -256,15 +267,19 @@ class _Predictor:
         when = np.tile(np.array(quarters, np.int64), len(own.code))
         table = tables.at(x, y, when, provider=question.provider)
         inputs, tests = self.model.inputs(table), float(question.tests or 1)
-        level = question.name == LEVEL
-        prediction = self.model.predicted(inputs, tests, question.devices, level=level)
-        if not repair.n or level:
-            return prediction
+        of_level = question.name == LEVEL
+        prediction = self.model.predicted(inputs, tests, question.devices, level=of_level)
+        if of_level:
+            return prediction, None
+        beside = find_model(self.record.model).has_tiles
+        level = self.model.predicted(inputs, tests, level=True) if beside else None
+        if not repair.n:
+            return prediction, level
         names = self.record.strata or STRATA
         places = RepairPlaces(
             self.tiles.stratum[place], np.full(len(x), tests), x, y, (names[0], names[1])
         )
-        return repair.apply(prediction, places)
+        return repair.apply(prediction, places), level
 
     def _context(self) -> tuple[PlaceTables, Repair]:
         """Return the covariates and the conformal repair of the run."""
@@ -355,10 +370,18 @@ def read_at(content: dict[str, Any], table: pd.DataFrame) -> Answer:
     for level in LEVELS if alone else LEVELS[-1:]:
         ends = tuple(f"{side}_{level}_{suffix_of(unit)}" for side in ("lower", "upper"))
         columns.append(Column(f"{level} % interval", ends, "{:.3g} to {:.3g}"))
+    beside = f"level_{suffix_of(unit)}"
+    if beside in table:
+        columns.append(Column(f"level without noise, {unit}", (beside,), "{:.3g}"))
     columns += [Column(met, (name,), "{:.1%}") for name, met in content["thresholds"].items()]
     tests = Column(f"tests in {near_km:g} km", ("tests_near",), "{:,}")
     nearest = Column("nearest", ("nearest_measured_km",), "{:.1f} km")
     texts = []
+    if beside in table:
+        texts.append(
+            f"Median and intervals are of {content['speaks_of']}: what one more measurement would "
+            "show. The level is the value of the place itself; --for level gives its interval."
+        )
     if alone:
         stratum = "" if rows[0]["stratum"] == "unknown" else f"{rows[0]['stratum']}; "
         texts.append(

@@ -153,7 +153,8 @@ def _grid_with_level(
     nothing: AbstractContextManager[Mapping[str, Tensor]] = nullcontext({})
     with asker.remembering(tiles) if model.keeps_level else nothing as level:
         law = asker.predict(tiles, [asker.question.quarter])
-    grid = _grid(asker, tiles, law, model.settings, record)
+        speed = asker.level(tiles)
+    grid = _grid(asker, tiles, law, model.settings, record, level=speed)
     providers = asker.inputs.providers
     if providers:
         grids = {providers[0]: grid}
@@ -171,6 +172,8 @@ def _grid(
     law: Prediction,
     settings: MapSettings,
     record: FittedRecord,
+    *,
+    level: NDArray[np.float64] | None = None,
 ) -> xr.Dataset:
     """Return the raster of the predictions for the provider of the map, if there are providers."""
     region, question = asker.inputs.region, asker.question
@@ -195,6 +198,7 @@ def _grid(
             "zoom": tiles.zoom,
         },
         thresholds=settings.thresholds,
+        level=level,
     )
 
 

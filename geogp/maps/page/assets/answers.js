@@ -27,13 +27,20 @@ async function answersAt({cell: {number}, far}, data, quarter) {
   for (const {unit, source: {areas, tiles}} of data.layers) {
     const at = areas && (await unpack(areas.numbers)).at(number);
     if (at >= 0) {
-      const {names, bands, rose, called, what} = areas;
+      const {names, bands, medians, rose, called, what} = areas;
       const time = timeOf(areas, quarter);
       const name = `${names[at]}: ${what}, ${areas.times[time]}`;
       facts.push({
         name: called && !called[at] ? `${name}, no direction` : name,
         value: bandWords(bands[time][at], unit, Boolean(rose)),
       });
+      const median = medians && medians[time][at];
+      if (Number.isFinite(median)) {
+        facts.push({
+          name: `${names[at]}: ${rose ? 'change' : 'mean'} of the map's medians, ${areas.times[time]}`,
+          value: `${rose && median > 0 ? '+' : ''}${formatNumber(median, 3)} ${unit}`,
+        });
+      }
       if (rose) {
         facts.push(rise(rose[at]));
       }
@@ -47,7 +54,7 @@ async function answersAt({cell: {number}, far}, data, quarter) {
       const [mean, sd] = await Promise.all([tiles.mean, tiles.sd].map(
         async (one) => (await unpack(one)).at(number)));
       const band = [-1, 0, 1].map((side) => changeOf(data, mean + side * normalScore(0.975) * sd));
-      facts.push({name: `This tile: change, ${tiles.times[0]}`, value: bandWords(band, unit, true)});
+      facts.push({name: `This tile: change of the level, ${tiles.times[0]}`, value: bandWords(band, unit, true)});
       if (!far) {
         facts.push(rise(normalShare(mean / sd)));
       }
