@@ -56,6 +56,12 @@ from geogp.runs.question import Question
 from geogp.runs.run_folder import GRID_FILE, MODEL_FILE
 from geogp.runs.run_identity import flat_settings
 
+BESIDE = (
+    "Which number to quote: the median and its intervals say what one more measurement of a tile "
+    "would show. The level is the value of a place or an area itself, without measurement noise."
+)
+"""A note on a page that has medians and levels."""
+
 
 @dataclass(frozen=True)
 class MapContent:
@@ -87,12 +93,14 @@ class MapContent:
 
     def html(self, attribution: str, notes: Sequence[str], *, base_map: bool) -> str:
         """Return the HTML of the interactive page, with the source of the data and notes."""
+        data = page_data(self.grid, self.page)
+        beside = [] if data["level"] is None else [BESIDE]
         return map_page(
-            page_data(self.grid, self.page),
+            data,
             self.page.region,
             self.page.counties,
             attribution=attribution,
-            notes=[f"The map predicts {self.question.words()}.", *notes],
+            notes=[f"The map predicts {self.question.words()}.", *beside, *notes],
             base_map=base_map,
         )
 
