@@ -34,15 +34,15 @@ async function answersAt({cell: {number}, far}, data, quarter) {
         name: called && !called[at] ? `${name}, no direction` : name,
         value: bandWords(bands[time][at], unit, Boolean(rose)),
       });
+      if (rose) {
+        facts.push(rise(rose[at]));
+      }
       const median = medians && medians[time][at];
       if (Number.isFinite(median)) {
         facts.push({
           name: `${names[at]}: ${rose ? 'change' : 'mean'} of the map's medians, ${areas.times[time]}`,
           value: `${rose && median > 0 ? '+' : ''}${formatNumber(median, 3)} ${unit}`,
         });
-      }
-      if (rose) {
-        facts.push(rise(rose[at]));
       }
       if (areas.times.length > 1 && bands[0][at][1] !== null) {
         histories.push({

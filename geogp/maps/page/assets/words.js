@@ -7,9 +7,6 @@ function placeWords(found, data, state) {
     const {law} = found;
     words.push(
       {name: `Median ${data.subject}`, value: `${amount(law.median)} ${unit}`, main: true});
-    if (found.level !== null) {
-      words.push({name: 'Level without noise', value: `${amount(found.level)} ${unit}`, main: true});
-    }
     for (const {name, low, high} of law.intervals) {
       words.push({name: `${name} interval`, value: `${amount(low)} to ${amount(high)} ${unit}`});
     }
@@ -18,6 +15,9 @@ function placeWords(found, data, state) {
     if (law.probability !== null) {
       const met = thresholdWords(data, state.threshold);
       words.push({name: `Probability of ${met}`, value: formatShare(law.probability)});
+    }
+    if (found.level !== null) {
+      words.push({name: 'Level without noise', value: `${amount(found.level)} ${unit}`, main: true});
     }
   }
   for (const layer of data.layers) {
