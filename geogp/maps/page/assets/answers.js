@@ -54,7 +54,8 @@ async function answersAt({cell: {number}, far}, data, quarter) {
       const [mean, sd] = await Promise.all([tiles.mean, tiles.sd].map(
         async (one) => (await unpack(one)).at(number)));
       const band = [-1, 0, 1].map((side) => changeOf(data, mean + side * normalScore(0.975) * sd));
-      facts.push({name: `This tile: change of the level, ${tiles.times[0]}`, value: bandWords(band, unit, true)});
+      const name = `This tile: change of the level, ${tiles.times[0]}`;
+      facts.push({name, value: bandWords(band, unit, true)});
       if (!far) {
         facts.push(rise(normalShare(mean / sd)));
       }
