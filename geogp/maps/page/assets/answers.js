@@ -37,8 +37,8 @@ async function answersAt({cell: {number}, far}, data, quarter) {
       if (rose) {
         facts.push(rise(rose[at]));
       }
-      const median = medians && medians[time][at];
-      if (Number.isFinite(median)) {
+      const median = medians[time][at];
+      if (median !== null) {
         facts.push({
           name: `${names[at]}: ${rose ? 'change' : 'mean'} of the map's medians, ${areas.times[time]}`,
           value: `${rose && median > 0 ? '+' : ''}${formatNumber(median, 3)} ${unit}`,
@@ -54,8 +54,8 @@ async function answersAt({cell: {number}, far}, data, quarter) {
       const [mean, sd] = await Promise.all([tiles.mean, tiles.sd].map(
         async (one) => (await unpack(one)).at(number)));
       const band = [-1, 0, 1].map((side) => changeOf(data, mean + side * normalScore(0.975) * sd));
-      const name = `This tile: change of the level, ${tiles.times[0]}`;
-      facts.push({name, value: bandWords(band, unit, true)});
+      facts.push(
+        {name: `This tile: change of the level, ${tiles.times[0]}`, value: bandWords(band, unit, true)});
       if (!far) {
         facts.push(rise(normalShare(mean / sd)));
       }
