@@ -7,10 +7,11 @@ Fits the estimator of ``field`` to the training rows of each fold of two splits,
 blocks. The measured averages of the test rows are compared with two predictions: the mean of the
 level, and the mean for the row's own numbers of tests and devices.
 
-Writes JSON of each fold in ``--out`` (a fold there is not made again), and a table and a figure.
+Writes JSON of each fold in ``--out`` (a fold there is not made again), a table and figures.
 """
 
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,10 @@ WELL = {"10+": (10, np.inf), "10 to 49": (10, 49), "50+": (50, np.inf)}
 
 PREDICTIONS = {"level": "level", "own": "mean for own tests, devices"}
 """What is predicted, in the words of the figure."""
+
+
+RATIOS = (0.6, 0.7, 0.8, 1, 1.2, 1.4)
+"""Marks of the axis of the figure of well-measured tiles."""
 
 
 def groups_of(rows: pd.DataFrame, classes: Figures = BINS | WELL) -> dict[tuple[str, str], Any]:
@@ -134,6 +139,8 @@ Made by `benchmarks/answers/level_averages.py` from mobile tiles of {found["quar
 average of a tile in one quarter, which the fit has not seen. The level is the mean of well-measured
 averages; averages of few tests are expected below it.
 
+![Measured averages of well-measured tiles, as ratios to the level]({found["region"]}-well.png)
+
 ![Measured less predicted, by the number of tests]({found["region"]}.webp)
 
 - Measured less level: mean of log10 of the measured average, less the predicted mean of the level.
@@ -179,8 +186,34 @@ def figure(found: Figures) -> Figure:
     return drawn
 
 
+def well_figure(found: Figures) -> Figure:
+    """Return the figure of well-measured tiles: measured averages as ratios to the level."""
+    places = {place: n for n, place in enumerate(product(("rural", "urban"), ("50+", "10+")))}
+    with paper_style():
+        drawn = Figure(figsize=(WIDTH, 2.4), layout="constrained")
+        axes = drawn.subplots()
+        axes.axvline(1, color="black", lw=0.6, ls=":")
+        for number, (split, mark) in enumerate(marks_of(found["splits"]).items()):
+            groups = found["splits"][split]
+            # Too few blocks have no interval.
+            kept = [g for g in groups if (g["stratum"], g["tests"]) in places and g["level"][2]]
+            middle, low, high = 10 ** np.array([one["level"] for one in kept], float).T
+            at = [places[one["stratum"], one["tests"]] - 0.2 * number + 0.1 for one in kept]
+            style: Any = {"color": mark.colour, "marker": mark.marker, "lw": 1, "ms": 4}
+            bars = (middle - low, high - middle)
+            axes.errorbar(middle, at, xerr=bars, ls="", label=f"split {split}", **style)
+        axes.set_yticks(range(len(places)), [f"{one}, {tests} tests" for one, tests in places])
+        axes.set_xscale("log")
+        axes.set_xticks(RATIOS, [f"{ratio:g}" for ratio in RATIOS])
+        axes.minorticks_off()
+        axes.set_xlabel("measured average / level; geometric means, 95 % intervals over blocks")
+        axes.grid(axis="x")
+        axes.legend(loc="upper left")
+    return drawn
+
+
 def main() -> None:
-    """Make the folds of both splits, and write JSON, table and figure."""
+    """Make the folds of both splits, and write JSON, table and figures."""
     stored = "level-averages"
     options = options_of(__doc__, out=stored, table=stored, region=True, target="download", folds=3)
     rows = rows_of(options, options.region, options.target)
@@ -198,4 +231,5 @@ def main() -> None:
         found["splits"][how] = summary(trials)
     write_results(options.table, page(found), found, options.region)
     figure(found).savefig(options.table / f"{options.region}.webp", dpi=130)
+    well_figure(found).savefig(options.table / f"{options.region}-well.png", dpi=130)
     print(page(found))

@@ -80,9 +80,9 @@ class AreaLayer:
     """A layer of the page: the value of each area at one time, in words `what`.
 
     `band` are the columns with the lower end of the 95 % interval, the value and the upper end, and
-    `kind` is the type of their values. `directed` means that the table also has the columns
-    ``probability_rose`` and ``direction``. The raster of the answer has the number of the area of
-    each tile.
+    `kind` is the type of their values. `median` is the column with the same of the medians that the
+    map shows, or None. `directed` means that the table also has the columns ``probability_rose``
+    and ``direction``. The raster of the answer has the number of the area of each tile.
     """
 
     view: "View"
@@ -90,6 +90,7 @@ class AreaLayer:
     time: str
     band: tuple[str, str, str]
     kind: Any
+    median: str | None = None
     directed: bool = False
 
 

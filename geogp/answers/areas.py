@@ -25,6 +25,7 @@ from geogp.answers.answer import (
     with_rows,
 )
 from geogp.answers.area_files import write_areas
+from geogp.answers.map_question import beside_the_level, drawn_question, mean_medians
 from geogp.answers.requests import AreasRequest
 from geogp.answers.tile_areas import TileAreas, tile_areas
 from geogp.answers.tile_weights import tile_weights
@@ -38,10 +39,10 @@ from geogp.maps.target_quantities import quantity_of
 from geogp.maps.views import View, width_label
 from geogp.models.joint.level import JointLevel
 from geogp.records.checked_types import checked
-from geogp.records.record_types import AboveZero, Name, Quarter, QuestionText, Some
+from geogp.records.record_types import AboveZero, Name, Quarter, QuestionText, Some, Text
 from geogp.reports.words import sample_words
 from geogp.runs.reopen import Reopened, weights_tag
-from geogp.value_scales import ValueScale, scale_of
+from geogp.value_scales import ValueScale, scale_of, suffix_of
 
 Floats = NDArray[np.float64]
 
@@ -99,6 +100,7 @@ def area_levels(opened: Reopened, request: AreasRequest) -> AreaLevels:
         opened.listener.stage(f"{request.draws} draws for medians, arithmetic means and ranks")
         kind, measured = "level_mean", level
         columns = describe_levels(level, areas, quantity, request)
+        columns |= _medians(opened, areas.means(len(level)), "map_median", quantity)
     else:
         kind, measured = "tile_mean", level.measured(float(tests or 1), opened.question.devices)
         columns = describe_means(measured, areas, quantity)
@@ -106,6 +108,8 @@ def area_levels(opened: Reopened, request: AreasRequest) -> AreaLevels:
         of = kind.replace("mean", "weighted")
         columns |= {"weight": areas.totals(people)}
         columns |= _means(measured, areas.shares(people), of, quantity)
+        if kind == "level_mean":
+            columns |= _medians(opened, areas.shares(people), "map_weighted", quantity)
     described = {
         "by": request.by,
         "weights": request.weights,
@@ -115,6 +119,7 @@ def area_levels(opened: Reopened, request: AreasRequest) -> AreaLevels:
         "tiles_elsewhere": len(tiles) - len(np.unique(np.concatenate(areas.tiles))),
         "tests_per_tile": tests,
         "devices_per_tile": opened.question.devices,
+        "map_predicts": drawn_question(opened).words(),
         "draws": request.draws,
         "unit": quantity.unit,
         "mean": quantity.scale.average_facts,
@@ -188,6 +193,12 @@ def _means(level: JointLevel, weights: Any, name: str, quantity: Quantity) -> di
     if scale.logarithmic:
         columns[f"{name}_{scale.tag}"] = mean
     return columns | {f"{name}_sd_{scale.tag}": sd}
+
+
+def _medians(opened: Reopened, weights: Any, name: str, quantity: Quantity) -> dict[str, Floats]:
+    """Return a column of means of the medians of the map; none if the map shows the level."""
+    means = mean_medians(opened, weights, opened.question.quarter)
+    return {} if means is None else {f"{name}_{quantity.suffix}": quantity.scale.values(means)}
 
 
 def _drawn(
@@ -282,6 +293,7 @@ class _Facts(Struct, frozen=True):
     weights: Name | None = None
     tests: Some | None = field(name="tests_per_tile", default=None)
     devices: Some | None = field(name="devices_per_tile", default=None)
+    map_predicts: Text = ""
 
 
 def read_areas(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answer:
@@ -289,7 +301,7 @@ def read_areas(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answe
     facts = checked(content, _Facts, "the JSON file")
     unit, by = facts.unit, Path(facts.by).name
     level = facts.question == "level"
-    what, kind = ("level", "level") if level else ("mean of measurements", "tile")
+    what, kind = ("level without noise", "level") if level else ("mean of measurements", "tile")
     sample = sample_words(facts.tests, facts.devices) if facts.tests else ""
     scale = scale_of(unit)
     means = f"Each mean is a {scale.averaged}."
@@ -297,23 +309,24 @@ def read_areas(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answe
         before = (
             "These values are the level: the value to expect, without measurement noise. "
             f"`--for tile-mean` gives means of tests, with noise. {means}"
+            + _beside_the_level(facts, table)
         )
     else:
         before = (
             f"These values are means of {sample or 'the usual number of tests'} in each tile, with "
             f"noise. `--for level` gives the level, without noise. {means}"
         )
-    shown, interval = f"{what}, {unit}", "95 % interval"
-    columns = with_interval(shown, interval, band_of(f"{kind}_mean", unit), ".1f")
-    if level:
-        median = band_of("level_median", unit)
-        columns += with_interval(f"median, {unit}", interval, median, ".1f")
     quantity, column = what if level or not sample else f"{what} ({sample})", f"{kind}_mean"
+    beside = _median_column("map_median", unit, table)
+    columns = _value_columns(what, f"{kind}_mean", beside, unit)
+    if level:
+        label = f"level of the middle tile, {unit}"
+        columns += with_interval(label, "95 % interval", band_of("level_median", unit), ".1f")
     if facts.weights:
-        of, column = Path(facts.weights).name, f"{kind}_weighted"
-        quantity = f"{quantity} by {of}"
-        weighted = band_of(column, unit)
-        columns += with_interval(f"{what} by {of}, {unit}", f"{interval} by {of}", weighted, ".1f")
+        of, column = f" by {Path(facts.weights).name}", f"{kind}_weighted"
+        quantity += of
+        beside = _median_column("map_weighted", unit, table)
+        columns += _value_columns(what, column, beside, unit, of)
     view = View(
         name,
         "",
@@ -335,8 +348,36 @@ def read_areas(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answe
         table,
         (*AREA_COLUMNS, Column("tests", ("tests",), "{:,}", minor=True), *columns),
         before=(before,),
-        areas=AreaLayer(view, quantity, facts.at, (low, middle, high), kind_of_value),
+        areas=AreaLayer(view, quantity, facts.at, (low, middle, high), kind_of_value, beside),
     )
+
+
+def _value_columns(
+    what: str, name: str, beside: str | None, unit: str, of: str = ""
+) -> list[Column]:
+    """Return the columns of a value, its interval and, if there are any, the map's medians."""
+    columns = with_interval(f"{what}{of}, {unit}", f"95 % interval{of}", band_of(name, unit), ".1f")
+    return columns + ([Column(f"map's median{of}, {unit}", (beside,), "{:.1f}")] if beside else [])
+
+
+def _median_column(name: str, unit: str, table: pd.DataFrame) -> str | None:
+    """Return a column with the map's medians; None in a table that has none."""
+    column = f"{name}_{suffix_of(unit)}"
+    return column if column in table else None
+
+
+def _beside_the_level(facts: _Facts, table: pd.DataFrame) -> str:
+    """Return a sentence on the map's medians, with the ratios of levels to them, or nothing."""
+    column = _median_column("map_median", facts.unit, table)
+    if column is None:
+        return ""
+    scale = scale_of(facts.unit)
+    pair = table[[band_of("level_mean", facts.unit)[0], column]].to_numpy(np.float64)
+    level, median = scale.modelled(pair[np.isfinite(pair).all(1)].T)
+    ends = np.quantile(scale.changes(median - level), [0, 1])
+    apart = " to ".join(dict.fromkeys(f"{end:+.0f}" for end in ends))
+    sentence = beside_the_level(facts.map_predicts)
+    return f"{sentence} It differs from the level by {apart} {scale.change_unit}."
 
 
 AREAS = AnswerKind("areas_*.json", "areas", read_areas, drawn=True)

@@ -9,11 +9,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from geogp.answers.map_tiles import TILES_FILE, MapTiles
-from geogp.distributions.quantity import Quantity
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.quarters import quarter_index
 from geogp.geodata.tiles.thresholds import Threshold
 from geogp.maps.target_quantities import quantity_of
+from geogp.models.names import find_model
+from geogp.records.record_names import LEVEL
 from geogp.records.run_record import OpenedRecord, given
 from geogp.runs.file_records import damaged_files
 from geogp.runs.question import Question
@@ -58,19 +59,27 @@ class Asked:
     own: OwnTiles
 
 
-def columns_of(quantity: Quantity, thresholds: Sequence[Threshold]) -> dict[str, str]:
+def level_beside(record: OpenedRecord, question: Question) -> bool:
+    """Return whether an answer has the level beside the median."""
+    return find_model(record.model).has_tiles and question.name != LEVEL
+
+
+def columns_of(
+    record: OpenedRecord, question: Question, thresholds: Sequence[Threshold]
+) -> dict[str, str]:
     """Return the columns of an answer, each with the column of tiles.parquet that has its values.
 
     tiles.parquet has the 95 % interval without a level in the names of its ends.
     """
-    end = quantity.suffix
+    end = quantity_of(record.target).suffix
     bounds = {
         f"{side}_{level}_{end}": f"{side}_{end}" if level == LEVELS[-1] else f"{side}_{level}_{end}"
         for level in LEVELS
         for side in ("lower", "upper")
     }
-    variables = {threshold.variable: threshold.variable for threshold in thresholds}
-    return {f"median_{end}": f"median_{end}", **bounds, **variables}
+    level = [f"level_{end}"] if level_beside(record, question) else []
+    alike = [*level, *(threshold.variable for threshold in thresholds)]
+    return {f"median_{end}": f"median_{end}", **bounds, **{name: name for name in alike}}
 
 
 def stored_columns(asked: Asked, folder: Path) -> pd.DataFrame | None:
@@ -87,7 +96,7 @@ def stored_columns(asked: Asked, folder: Path) -> pd.DataFrame | None:
         return None
     if tiles.zoom != quadkeys.ZOOM or (tiles.code[own.place] != own.code).any():
         return None
-    names = columns_of(quantity_of(record.target), asked.thresholds)
+    names = columns_of(record, question, asked.thresholds)
     absent = {*names.values()} - {*tiles.columns}
     if absent or damaged_files(folder, record, [TILES_FILE]):
         return None

@@ -67,10 +67,11 @@ def place_answers(
     the map does not have the answer (see `stored_columns`), or if `stored` is false.
 
     A place has the prediction for its tile of zoom 16. The columns are ``latitude``, ``longitude``,
-    ``in_region``, ``quarter``, ``speaks_of``, the median and the intervals, the probabilities of
-    the thresholds, ``tests_near`` (tests of all quarters within `near_km`),
-    ``nearest_measured_km`` (distance to the centre of the nearest measured tile), ``stratum``,
-    ``county`` if the run has counties, and ``quadkey``.
+    ``in_region``, ``quarter``, ``speaks_of``, the median and the intervals, the level (such as
+    ``level_mbps``, unless the median is that of the level), the probabilities of the thresholds,
+    ``tests_near`` (tests of all quarters within `near_km`), ``nearest_measured_km`` (distance to
+    the centre of the nearest measured tile), ``stratum``, ``county`` if the run has counties, and
+    ``quadkey``.
 
     Raises RequestError if the model cannot make the prediction, and DataError if a file of the run
     is damaged or of another version.
@@ -78,10 +79,11 @@ def place_answers(
     longitude, latitude = places
     record = complete_record(*run, OpenedRecord)
     quantity, thresholds = quantity_of(record.target), _thresholds(record, request)
-    tiles = read_map_tiles(run[0] / TILES_FILE, columns_of(quantity, thresholds).values())
     quarters = _quarters(record, request)
     providers = [provider.name for provider in given(record.providers, [])]
     question = replace(question_of(record, request), provider=providers[0] if providers else None)
+    stored_names = columns_of(record, question, thresholds).values()
+    tiles = read_map_tiles(run[0] / TILES_FILE, stored_names)
     place = tiles.at(longitude, latitude)
     inside = place >= 0
     if not inside.any():
@@ -244,10 +246,18 @@ def read_at(content: dict[str, Any], table: pd.DataFrame) -> Answer:
     for level in LEVELS if alone else LEVELS[-1:]:
         ends = tuple(f"{side}_{level}_{suffix_of(unit)}" for side in ("lower", "upper"))
         columns.append(Column(f"{level} % interval", ends, "{:.3g} to {:.3g}"))
+    beside = f"level_{suffix_of(unit)}"
+    if beside in table:
+        columns.append(Column(f"level without noise, {unit}", (beside,), "{:.3g}"))
     columns += [Column(met, (name,), "{:.1%}") for name, met in content["thresholds"].items()]
     tests = Column(f"tests in {near_km:g} km", ("tests_near",), "{:,}")
     nearest = Column("nearest", ("nearest_measured_km",), "{:.1f} km")
     texts = []
+    if beside in table:
+        texts.append(
+            f"Median and intervals are of {content['speaks_of']}: what one more measurement would "
+            "show. The level is the value of the place itself; --for level gives its interval."
+        )
     if alone:
         stratum = "" if rows[0]["stratum"] == "unknown" else f"{rows[0]['stratum']}; "
         texts.append(

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from geogp.answers.asked_tiles import LEVELS, Asked
+from geogp.answers.asked_tiles import LEVELS, Asked, level_beside
 from geogp.answers.requests import AtRequest
 from geogp.distributions.quantity import Quantity
 from geogp.estimators.spatial_gp import SpatialGP
@@ -66,16 +66,17 @@ class PlaceModel:
         return cls(request.run, record, *loaded, reopen)
 
     def columns(self, asked: Asked) -> pd.DataFrame:
-        """Return the median, the intervals and the probabilities, (t q,), sorted by tile.
+        """Return the median, intervals, level and probabilities, (t q,), sorted by tile.
 
         Raises DataError if run.json contradicts the model's file.
         """
         check_model(self.path, self.record, self.model.model, self.notes)
         with arithmetic(precision=self.record.precision):
-            prediction = self._predict(asked)
-        return _columns(prediction, quantity_of(asked.record.target), asked.thresholds)
+            prediction, level = self._predict(asked)
+        return _columns(prediction, level, quantity_of(asked.record.target), asked.thresholds)
 
-    def _predict(self, asked: Asked) -> "Prediction":
+    def _predict(self, asked: Asked) -> "tuple[Prediction, Prediction | None]":
+        """Return the predictions and, if an answer has it beside them, the level."""
         own, quarters, question = asked.own, asked.quarters, asked.question
         tables, repair = self._context(asked.record)
         # The rows of a tile are at its centre.
@@ -87,15 +88,17 @@ class PlaceModel:
         when = np.tile(np.array(quarters, np.int64), len(own.code))
         table = tables.at(x, y, when, provider=question.provider)
         inputs, tests = self.model.inputs(table), float(question.tests or 1)
-        level = question.name == LEVEL
-        prediction = self.model.predicted(inputs, tests, question.devices, level=level)
-        if not repair.n or level:
-            return prediction
+        of_level = question.name == LEVEL
+        prediction = self.model.predicted(inputs, tests, question.devices, level=of_level)
+        beside = level_beside(asked.record, question)
+        level = self.model.predicted(inputs, tests, level=True) if beside else None
+        if not repair.n or of_level:
+            return prediction, level
         names = asked.record.strata or STRATA
         places = RepairPlaces(
             asked.tiles.stratum[place], np.full(len(x), tests), x, y, (names[0], names[1])
         )
-        return repair.apply(prediction, places)
+        return repair.apply(prediction, places), level
 
     def _context(self, record: OpenedRecord) -> tuple[PlaceTables, Repair]:
         """Return the covariates and the conformal repair of the run."""
@@ -127,17 +130,22 @@ class PlaceModel:
 
 
 def _columns(
-    prediction: "Prediction", quantity: Quantity, thresholds: Sequence[Threshold]
+    prediction: "Prediction",
+    level: "Prediction | None",
+    quantity: Quantity,
+    thresholds: Sequence[Threshold],
 ) -> pd.DataFrame:
-    """Return the median, the intervals and the probabilities of predictions, in units of people."""
+    """Return median, intervals, level and probabilities of predictions, in units of people."""
 
     def value(y: Floats) -> Floats:
         return y if quantity.counted else quantity.scale.values(y)
 
     columns = {f"median_{quantity.suffix}": value(prediction.median)}
-    for level in LEVELS:
-        for side, bound in zip(("lower", "upper"), prediction.interval(level / 100), strict=True):
-            columns[f"{side}_{level}_{quantity.suffix}"] = value(bound)
+    for percent in LEVELS:
+        for side, bound in zip(("lower", "upper"), prediction.interval(percent / 100), strict=True):
+            columns[f"{side}_{percent}_{quantity.suffix}"] = value(bound)
+    if level is not None:
+        columns[f"level_{quantity.suffix}"] = value(level.median)
     for threshold in thresholds:
         columns[threshold.variable] = threshold.probability(prediction)
     return pd.DataFrame(columns)

@@ -35,6 +35,7 @@ from geogp.answers.answer import (
 )
 from geogp.answers.area_files import answer_grid, forget, write_areas
 from geogp.answers.areas import REACH
+from geogp.answers.map_question import beside_the_level, drawn_question, median_changes
 from geogp.answers.requests import ChangeRequest
 from geogp.answers.tile_areas import TileAreas, tile_areas
 from geogp.distributions.quantity import Quantity
@@ -49,7 +50,7 @@ from geogp.maps.target_quantities import quantity_of
 from geogp.maps.views import WHAT_CHANGED, View
 from geogp.models.joint.level import JointLevel
 from geogp.records.checked_types import checked
-from geogp.records.record_types import Name, Quarter
+from geogp.records.record_types import Name, Quarter, Text
 from geogp.runs.pipeline.draw import tests_on
 from geogp.runs.question import check_quarter
 from geogp.runs.reopen import Reopened
@@ -141,6 +142,7 @@ def level_changes(opened: Reopened, request: ChangeRequest) -> LevelChanges:
     opened.warn_of_smooth_level(level, "changes")
     quantity = quantity_of(opened.settings.target)
     columns = describe_changes(level, areas, quantity, request.at_least)
+    columns |= median_changes(opened, areas.means(len(tiles)), quarters)
     opened.listener.stage(f"{request.draws} draws for single tiles")
     changes = tile_changes(level, request.draws, request.seed)
     table = areas.table(opened)
@@ -168,6 +170,7 @@ def level_changes(opened: Reopened, request: ChangeRequest) -> LevelChanges:
         f"at_least_{quantity.scale.change_tag}": request.at_least,
         "draws": request.draws,
         "unit": quantity.unit,
+        "map_predicts": drawn_question(opened).words(),
         "mean": quantity.scale.average_facts,
         "rose": int((called & (rose > 0.5)).sum()),
         "fell": int((called & (rose <= 0.5)).sum()),
@@ -383,6 +386,7 @@ class _Facts(Struct, frozen=True):
     start: Quarter = field(name="from")
     end: Quarter = field(name="to")
     areas: Annotated[list[Any], Meta(min_length=1)]
+    map_predicts: Text = ""
 
 
 def read_change(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answer:
@@ -392,23 +396,7 @@ def read_change(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answ
     scale = scale_of(unit)
     tag, of_change = scale.change_tag, scale.change_unit
     change = [f"change{side}_{tag}" for side in ("", "_lower", "_upper")]
-    least = content.get(f"at_least_{tag}")
-    area, tiles, _, far = AREA_COLUMNS
-    columns = [
-        *(area, tiles, far),
-        Column(f"{facts.start}, {unit}", (f"level_from_{suffix_of(unit)}",), "{:.1f}", minor=True),
-        Column(f"{facts.end}, {unit}", (f"level_to_{suffix_of(unit)}",), "{:.1f}", minor=True),
-        *with_interval("change", "95 % interval", change, "+.1f", of_change),
-        Column("probability of a rise", ("probability_rose",), "{:.3f}", minor=True),
-    ]
-    if least is not None:
-        columns.append(
-            Column(
-                f"probability of {least:g} {of_change} or more",
-                ("probability_rose_at_least",),
-                "{:.3f}",
-            )
-        )
+    median = f"map_median_change_{tag}" if f"map_median_change_{tag}" in table else None
     end = "_".join(name.split("_")[-3:])
     changes, sds = f"change_{tag}_{end}", f"change_sd_{end}"
     by_area = View(
@@ -438,13 +426,43 @@ def read_change(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answ
         content,
         "areas",
         table,
-        (*columns, Column("direction", ("direction",), "{}")),
-        before=(f"{_BEFORE} Each level is a {scale.averaged}.",),
+        _columns(facts, unit, median, content.get(f"at_least_{tag}")),
+        before=(
+            f"{_BEFORE} Each level is a {scale.averaged}."
+            + (beside_the_level(facts.map_predicts) if median else ""),
+        ),
         after=(_directions(content),),
-        areas=AreaLayer(by_area, "change", times, (low, middle, high), kind, directed=True),
+        areas=AreaLayer(
+            by_area, "change of the level", times, (low, middle, high), kind, median, directed=True
+        ),
         tiles=TileLayer(by_tile, (facts.start, facts.end), changes, sds),
         other_names=(changes, sds, f"probability_rose_{end}"),
     )
+
+
+def _columns(
+    facts: _Facts, unit: str, median: str | None, least: float | None
+) -> tuple[Column, ...]:
+    """Return the columns of a table of changes, with the map's medians if `median` names them."""
+    scale = scale_of(unit)
+    of_change, suffix = scale.change_unit, suffix_of(unit)
+    change = [f"change{side}_{scale.change_tag}" for side in ("", "_lower", "_upper")]
+    area, tiles, _, far = AREA_COLUMNS
+    values = [
+        Column(f"{label} {quarter}, {unit}", (f"{name}_{end}_{suffix}",), "{:.1f}", minor=True)
+        for label, name in (("map's median", "map_median"), ("level", "level"))
+        for quarter, end in ((facts.start, "from"), (facts.end, "to"))
+        if median or name == "level"
+    ]
+    columns = [area, tiles, far, *values]
+    columns += with_interval("change", "95 % interval", change, "+.1f", of_change)
+    if median:
+        columns.append(Column("change of map's median", (median,), f"{{:+.1f}} {of_change}"))
+    columns.append(Column("probability of a rise", ("probability_rose",), "{:.3f}", minor=True))
+    if least is not None:
+        label = f"probability of {least:g} {of_change} or more"
+        columns.append(Column(label, ("probability_rose_at_least",), "{:.3f}"))
+    return *columns, Column("direction", ("direction",), "{}")
 
 
 def _directions(content: dict[str, Any]) -> str:

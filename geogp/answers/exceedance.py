@@ -13,8 +13,8 @@ from scipy import sparse, special
 
 from geogp.answers.answer import Answer, AnswerKind, Clock, Column, with_interval, with_rows
 from geogp.answers.area_files import forget, write_json
-from geogp.answers.map_question import question_of
-from geogp.answers.requests import ExceedanceRequest, PlaceQuestion
+from geogp.answers.map_question import drawn_question
+from geogp.answers.requests import ExceedanceRequest
 from geogp.answers.tile_areas import tile_areas
 from geogp.answers.tile_weights import tile_weights
 from geogp.distributions.prediction import Prediction
@@ -28,7 +28,6 @@ from geogp.models.joint.excursions import FirstMisses, JointRegion
 from geogp.models.joint.level import JointLevel
 from geogp.records.record_names import LEVEL as OF_LEVEL
 from geogp.records.record_names import QUESTIONS
-from geogp.runs.question import Question
 from geogp.runs.reopen import WHOLE, Reopened, weights_tag
 
 Floats = NDArray[np.float64]
@@ -108,23 +107,8 @@ def threshold_shares(opened: Reopened, request: ExceedanceRequest) -> tuple[Excu
     opened.listener.stage(f"{request.draws} draws of all tiles")
     how = {"draws": request.draws, "seed": request.seed}
     compared = excursions(level, thresholds, areas, weights, far=opened.far, **how)
-    law = opened.map_law(_question(opened))
+    law = opened.map_law(drawn_question(opened))
     return tuple(with_map_shares(excursion, law, weights) for excursion in compared)
-
-
-def _question(opened: Reopened) -> Question:
-    """Return what the map of the run predicts, in the quarter of the answer."""
-    asked = opened.question
-    own = question_of(opened.record, PlaceQuestion())
-    # Runs of earlier versions do not state the typical number of devices.
-    devices = asked.devices if own.devices is None and own.tests else own.devices
-    return replace(
-        own,
-        quarter=asked.quarter,
-        latest=asked.latest,
-        devices=devices,
-        provider=asked.provider,
-    )
 
 
 def with_map_shares(excursion: Excursion, law: Prediction, weights: sparse.csc_array) -> Excursion:
@@ -241,8 +225,8 @@ def answer_exceedance(
     opened.listener.stage("writing shares and joint regions")
     facts = {
         "run": str(request.run),
-        "predicted": _question(opened).name,
-        "speaks_of": _question(opened).words(),
+        "predicted": drawn_question(opened).name,
+        "speaks_of": drawn_question(opened).words(),
         "at": opened.question.at,
         "zoom": opened.tiles.zoom,
         "tiles": len(opened.tiles),

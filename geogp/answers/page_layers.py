@@ -4,7 +4,8 @@ Each layer has a ``source``, which the page draws, and reads at a place:
 
 - ``areas``: ``names`` of the areas; ``numbers``, the packed position of each tile's area in
   ``names``; ``times``, in order; ``bands``, for each time and area the lower end of the 95 %
-  interval, the value, and the upper end. A change also has ``rose``, the probability of a rise of
+  interval, the value, and the upper end; ``medians``, for each time and area the same of the
+  medians that the map shows, or null. A change also has ``rose``, the probability of a rise of
   each area, and ``called``, whether the area has a direction;
 - ``tiles``: packed ``mean`` and ``sd`` of the change of values of the model; ``times``.
 """
@@ -99,7 +100,8 @@ class _Areas(Struct, frozen=True):
 
 def _areas(folder: Path, name: str, layer: AreaLayer, content: dict[str, Any]) -> _Areas:
     """Return the values and the source of a layer of areas; raise DataError if a value is wrong."""
-    kinds: dict[str, Any] = dict.fromkeys(layer.band, layer.kind | None)
+    columns = [*layer.band, *([layer.median] if layer.median else [])]
+    kinds: dict[str, Any] = dict.fromkeys(columns, layer.kind | None)
     if layer.directed:
         kinds |= {"probability_rose": Share | None, "direction": str}
     row_type = defstruct("Area", [("area", Text), *kinds.items()], frozen=True)
@@ -117,6 +119,7 @@ def _areas(folder: Path, name: str, layer: AreaLayer, content: dict[str, Any]) -
         "numbers": pack(numbers, 1.0, bits, none=True, offset=0.0),
         "times": [layer.time],
         "bands": [[[_short(end) for end in area] for area in bands.tolist()]],
+        "medians": [[_short(getattr(row, layer.median or "", None)) for row in rows]],
         "what": layer.what,
     }
     if layer.directed:
@@ -133,7 +136,7 @@ def _joined(parts: list[_Areas]) -> Layer:
     return layer_json(last.layer.view, "", {"areas": last.source | times}, middle)
 
 
-_BY_TIME = ("times", "bands")
+_BY_TIME = ("times", "bands", "medians")
 """Entries of a source that have a value for each time."""
 
 
@@ -162,5 +165,6 @@ def _raster(path: Path) -> Floats:
     return read_geotiff(path, like=path.with_name("far.tif"))
 
 
-def _short(value: float) -> float | None:
-    return float(f"{value:.{_DIGITS}g}") if np.isfinite(value) else None
+def _short(value: float | None) -> float | None:
+    known = value is not None and np.isfinite(value)
+    return float(f"{value:.{_DIGITS}g}") if known else None

@@ -36,7 +36,7 @@ from geogp.runs.progress import ProgressListener
 from geogp.runs.run_folder import PREDICTIONS_FILE, locked_run, read_run_record
 from geogp.runs.run_names import RUN_FILE
 from geogp.runs.stored_predictions import read_predictions
-from geogp.value_scales import scale_of
+from geogp.value_scales import scale_of, suffix_of
 
 KINDS = (AREAS, CHANGE, EXCEEDANCE, NEXT, PROVIDERS)
 """The answers of each command, in the order of the report."""
@@ -126,12 +126,14 @@ def _ranked(answer: Answer) -> RankedAreas | None:
     for row in rows:
         value, lower, upper = (float(row[name]) for name in band)
         ranks = (int(row["rank_lower"]), int(row["rank_upper"])) if "rank" in row else None
-        means.append(AreaMean(str(row["area"]), value, lower, upper, ranks))
+        beside = row.get(f"map_median_{suffix_of(unit)}")
+        means.append(AreaMean(str(row["area"]), value, lower, upper, ranks, beside))
     widths = [float(scale.modelled(one.upper) - scale.modelled(one.lower)) for one in means]
     within = float(scale.changes(median(widths) / 2))
     text = f"{within:.{0 if within >= 10 else 1}f} {scale.change_unit}"
     by, far = Path(content["by"]).name, len(whole) - len(rows)
-    return RankedAreas(answer.name, by, content["at"], unit, text, far, means)
+    predicted = str(content.get("map_predicts", ""))
+    return RankedAreas(answer.name, by, content["at"], unit, text, far, means, predicted)
 
 
 def _changed(answer: Answer) -> Changed:

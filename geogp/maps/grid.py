@@ -58,6 +58,7 @@ def build_grid(
     stratum: NDArray[np.str_] | None = None,
     settings: Settings | None = None,
     thresholds: tuple[Threshold, ...] = (),
+    level: NDArray[np.float64] | None = None,
 ) -> xr.Dataset:
     """Return the predictions for tiles as a raster in EPSG:3857, where tiles are square.
 
@@ -75,6 +76,8 @@ def build_grid(
     to the nearest measured tile; a flag marks tiles farther than `far_km`. `measured` is the number
     of tests in all quarters. `stratum` is ``unknown`` outside both strata; if all strata are
     unknown, the grid has no variable with strata. `settings` become attributes of the grid.
+    `level` is the level of the tiles, in the unit of the predicted values, which adds a variable
+    such as level_mbps.
 
     The coordinates y and x are centres of tiles in metres, with y descending; if `settings` has a
     ``quarter``, the coordinate ``time`` is its first day. Outside the region,
@@ -92,6 +95,7 @@ def build_grid(
         distance_km=distance_km,
         measured=measured,
         stratum=stratum,
+        level=level,
     )
     frame = Frame.of_tiles(tiles)
     kind = prediction.discrete, prediction.classes
@@ -99,6 +103,9 @@ def build_grid(
         raise RequestError(f"expected a prediction of the target {target}, found another target.")
     variables = prediction.variables(quantity, LEVEL)
     variables |= _probabilities(prediction, target, thresholds)
+    if level is not None:
+        label = f"level of {quantity.subject}, the value to expect without measurement noise"
+        variables[f"level_{quantity.suffix}"] = level, label, quantity.unit
     variables["distance_km"] = (
         np.asarray(distance_km, np.float64),
         "distance to the nearest measured tile",

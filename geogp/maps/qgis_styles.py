@@ -54,7 +54,7 @@ def scale_of(grid: xr.Dataset, name: str) -> scales.Scale | None:
         make = partial(scales.count_scale, palette=scales.TESTS_PALETTE)
     elif name.startswith(SHARES):
         make = partial(scales.share_scale, palette=scales.PROBABILITY_PALETTE)
-    elif name.startswith(("lower_", "upper_", "mean_")) and np.nanmin(values) > 0:
+    elif name.startswith(("lower_", "upper_", "mean_", "level_")) and np.nanmin(values) > 0:
         make = partial(scales.speed_scale, palette=scales.BOUND_PALETTE)
     else:
         make = partial(scales.linear_scale, palette=scales.WIDTH_PALETTE)

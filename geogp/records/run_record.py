@@ -80,9 +80,9 @@ class RunMap(Struct, frozen=True, kw_only=True):
     """The map in the run folder, and the quantity that the map predicts.
 
     `first_threshold` is the threshold of the run nearest to the median of the tiles, which the page
-    shows first. `one_colour` says so if nearly all tiles are on one side of it, or have one class. Of its
-    `tiles`, `measured_tiles` have tests in any quarter, and `near_tiles` have none, but lie at most
-    1 km from a measured one.
+    shows first. `one_colour` says so if nearly all tiles are on one side of it, or have one class.
+    Of its `tiles`, `measured_tiles` have tests in any quarter, and `near_tiles` have none, but lie
+    at most 1 km from a measured one.
     """
 
     quarter: Quarter | UnsetType = UNSET

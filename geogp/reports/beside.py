@@ -16,13 +16,17 @@ _WIDEST = 1000
 
 @dataclass(frozen=True)
 class AreaMean:
-    """The mean level of an area, the ends of its 95 % interval, and those of its rank or None."""
+    """The mean level of an area, the ends of its 95 % interval, and those of its rank or None.
+
+    `median` is the mean of the map's medians in the area, or None if it is not known.
+    """
 
     area: str
     value: float
     lower: float
     upper: float
     ranks: tuple[int, int] | None
+    median: float | None = None
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,8 @@ class RankedAreas:
     """The mean levels of an answer's areas, by kind of area, in one quarter.
 
     Areas that are mostly far from data are left out; `far` is their number. `within` is half the
-    median width of the intervals in words, such as ``12 %``. `mark` is as in `ShownAnswer`.
+    median width of the intervals in words, such as ``12 %``. `mark` is as in `ShownAnswer`. The map
+    predicts `predicted`, in the plural.
     """
 
     mark: str
@@ -40,6 +45,7 @@ class RankedAreas:
     within: str
     far: int
     means: list[AreaMean]
+    predicted: str = ""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from msgspec import UNSET
 from geogp.arrays import Mask
 from geogp.evaluation.score_groups import GroupReport, group_reports
 from geogp.evaluation.splits.split_names import BLOCKS, BUFFER, COUNTY, RANDOM, TILES
-from geogp.geodata.places.stratum_column import ALL
+from geogp.geodata.places.stratum_names import ALL
 from geogp.geodata.tiles.targets import find_target
 from geogp.records.run_record import RunMap, RunRecord, given
 

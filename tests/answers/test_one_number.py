@@ -7,9 +7,13 @@
 | change of the median between the quarters | places | page, at |
 | probability of the threshold | places | page, tiles.parquet, GeoTIFF, at |
 | tests of all quarters | places | page, tiles.parquet, GeoTIFF |
+| level in the map's quarter | places | page, tiles.parquet, grid.nc, GeoTIFF, at |
 | change of the level between the quarters | places | page, GeoTIFF of change, at |
 | mean level in each quarter | counties | page, report, areas, change, mean of at |
 | change of the level between the quarters | counties | page, report, change, areas |
+| mean of the map's medians in its quarter | counties | page, report, areas, change, tiles |
+| mean of the map's medians in another quarter | counties | page, areas, change, mean of at |
+| change of the map's medians between the quarters | counties | page, report, change |
 | share in tiles whose median is below the threshold | counties | report, CSV, tiles.parquet |
 | mean probability of a value below the threshold | counties | report, CSV, tiles.parquet |
 | share of the area whose level is below the threshold | counties | report, CSV, without draws |
@@ -18,6 +22,7 @@ Each function of `ASKED` has the answers to one question, and the largest differ
 of them, which are those of rounding and of random draws.
 """
 
+import html
 import itertools
 import json
 import re
@@ -46,6 +51,7 @@ from geogp.runs.pipeline.run_map import run_map
 COUNTIES = ["Ash", "Beech", "Cedar", "Elm", "Fir"]
 BEFORE, NOW = QUARTERS = ("2023Q3", "2023Q4")
 THRESHOLD = 35
+CHANGED = "The change of the level by county"
 BAND = (0.025, 0.5, 0.975)
 
 
@@ -81,6 +87,10 @@ class World(NamedTuple):
         rows = pd.DataFrame(content.get("areas", content.get("share_falling_short")))
         return rows[rows["area"].isin(COUNTIES)].set_index("area").loc[COUNTIES]
 
+    @property
+    def change_of_counties(self):
+        return self.table(f"change_county_download_{BEFORE}_{NOW}")
+
     def report(self, mark, column):
         """Return a column of numbers of the counties in the table of an answer in the report."""
         text = (self.folder / "report.md").read_text("utf-8")
@@ -88,7 +98,7 @@ class World(NamedTuple):
         head, *lines = itertools.takewhile(
             lambda line: line.startswith("|"), after[after.index("\n|") + 1 :].splitlines()
         )
-        names = [name.strip() for name in head.split("|")]
+        names = [html.unescape(name.strip()) for name in head.split("|")]
         cells = {line.split("|")[1].strip(): line.split("|") for line in lines}
         texts = [cells[name][names.index(column)] for name in COUNTIES]
         return np.array([float(re.search(r"[+-]?[\d.]+", text)[0]) for text in texts])
@@ -206,8 +216,63 @@ def change_of_the_level(world):
     }
 
 
+def level_now(world):
+    """Return the level of single tiles, in log10 of Mbps."""
+    pixels = world.pixels(world.page["frame"])
+    with xr.open_dataset(world.folder / "grid.nc", engine="h5netcdf") as grid:
+        gridded = np.log10(grid["level_mbps"].to_numpy()[pixels])
+    return {
+        "at": (np.log10(world.at()["level_mbps"][:, 1]), 0),
+        "at, level": (np.log10(world.at(question="level")["median_mbps"][:, 1]), 0),
+        "page": (unpack(world.page["level"])[pixels], world.page["steps"]["level_log10"] / 2),
+        "tiles.parquet": (np.log10(world.places["level_mbps"]), 0),
+        "grid.nc": (gridded, 0),
+        "GeoTIFF": (np.log10(world.raster("level_mbps")), 0),
+    }
+
+
+def median_of_counties(world):
+    quarter = QUARTERS.index(NOW)
+    medians = pd.Series(np.log10(world.tiles["median_mbps"].to_numpy(np.float64)))
+    means = medians.groupby(world.tiles["county"].to_numpy()).mean().loc[COUNTIES]
+    mark = f"The level without noise by county, {NOW}"
+    return {
+        "areas": (world.table(f"areas_county_download_level_{NOW}")["map_median_mbps"], 0),
+        "change": (world.change_of_counties["map_median_to_mbps"], 0),
+        "page": (world.layer("areas_county")["areas"]["medians"][quarter], 0.06),
+        "report of areas": (world.report(mark, "map's median, Mbps"), 0.051),
+        "report of change": (world.report(CHANGED, f"map's median {NOW}, Mbps"), 0.051),
+        "tiles.parquet": (10 ** means.to_numpy(), 0.001),
+    }
+
+
+def median_of_counties_before(world):
+    tiles, quarter = world.tiles, QUARTERS.index(BEFORE)
+    places = tiles["latitude"], tiles["longitude"]
+    table = open_run(world.folder).at(*places, quarters=BEFORE)
+    medians = pd.Series(np.log10(table["median_mbps"].to_numpy()))
+    means = medians.groupby(tiles["county"].to_numpy()).mean().loc[COUNTIES]
+    return {
+        "areas": (world.table(f"areas_county_download_level_{BEFORE}")["map_median_mbps"], 0),
+        "change": (world.change_of_counties["map_median_from_mbps"], 0),
+        "page": (world.layer("areas_county")["areas"]["medians"][quarter], 0.06),
+        "at, all tiles": (10 ** means.to_numpy(), 0.001),
+    }
+
+
+def median_change_of_counties(world):
+    change = world.change_of_counties
+    ratio = change["map_median_to_mbps"] / change["map_median_from_mbps"]
+    return {
+        "change": (change["map_median_change_percent"], 0),
+        "its ends": (100 * (ratio - 1), 1e-3),
+        "page": (world.layer("change_county")["areas"]["medians"][0], 0.01),
+        "report": (world.report(CHANGED, "change of map's median"), 0.051),
+    }
+
+
 def level_of_counties(world):
-    change = world.table(f"change_county_download_{BEFORE}_{NOW}")
+    change = world.change_of_counties
     areas = [
         world.table(f"areas_county_download_level_{quarter}")["level_mean_mbps"]
         for quarter in QUARTERS
@@ -220,11 +285,11 @@ def level_of_counties(world):
     table = run.at(*places, quarters=",".join(QUARTERS), question="level")
     level = np.log10(table["median_mbps"].to_numpy().reshape(-1, 2))
     means = pd.DataFrame(level).groupby(tiles["county"].to_numpy()).mean().loc[COUNTIES]
-    told = [world.report(f"The level by county, {quarter}", "level, Mbps") for quarter in QUARTERS]
-    beside = [
-        world.report("The change of the level by county", f"{quarter}, Mbps")
+    told = [
+        world.report(f"The level without noise by county, {quarter}", "level without noise, Mbps")
         for quarter in QUARTERS
     ]
+    beside = [world.report(CHANGED, f"level {quarter}, Mbps") for quarter in QUARTERS]
     return {
         "areas": (areas, 0),
         "change": ([change["level_from_mbps"], change["level_to_mbps"]], 0),
@@ -236,13 +301,13 @@ def level_of_counties(world):
 
 
 def change_of_counties(world):
-    change = world.table(f"change_county_download_{BEFORE}_{NOW}")["change_percent"]
+    change = world.change_of_counties["change_percent"]
     before, now = (
         world.table(f"areas_county_download_level_{quarter}")["level_mean_mbps"]
         for quarter in QUARTERS
     )
     drawn = np.array(world.layer("change_county")["areas"]["bands"])[0, :, 1]
-    told = world.report("The change of the level by county", "change")
+    told = world.report(CHANGED, "change")
     return {
         "change": (change, 0),
         "areas": (100 * (now / before - 1), 1e-3),
@@ -290,8 +355,8 @@ def levels_below(world):
 
 ASKED = (
     median_now, median_before, change_of_the_median, probability, number_of_tests,
-    change_of_the_level, level_of_counties, change_of_counties, tiles_below, values_below,
-    levels_below,
+    change_of_the_level, level_now, level_of_counties, change_of_counties, median_of_counties,
+    median_of_counties_before, median_change_of_counties, tiles_below, values_below, levels_below,
 )  # fmt: skip
 
 
@@ -306,6 +371,16 @@ def test_one_question_has_one_number(world, asked):
         rounding = 2e-5 * np.abs(first) + 1e-5  # float32
         off = np.abs(values - first) - most - rounding
         assert off.max() <= 0, f"{name} differs by {np.abs(values - first).max():.3g}"
+
+
+def test_levels_and_medians_differ(world):
+    """So one of them in place of the other would be seen above."""
+    for table in (world.places, world.table(f"areas_county_download_level_{NOW}")):
+        level, median = (
+            table[next(name for name in names if name in table)]
+            for names in (("level_mbps", "level_mean_mbps"), ("median_mbps", "map_median_mbps"))
+        )
+        assert np.abs(np.log10(level / median)).min() > 0.001
 
 
 def test_the_three_answers_to_what_falls_short_differ(world):

@@ -107,7 +107,7 @@ def test_quarters_of_the_same_areas_are_one_layer(tmp_path):
     np.testing.assert_array_equal(
         unpack(held["numbers"]), np.where(NUMBERS == 0, np.nan, NUMBERS - 1.0)
     )
-    assert other["title"] == "Level by tracts.gpkg:NAME"
+    assert other["title"] == "Level without noise by tracts.gpkg:NAME"
     assert first["group"] == "How fast"
     assert first["scale"]["low"] <= 1
 
@@ -121,7 +121,10 @@ def test_means_with_weights_are_a_layer_of_their_own(tmp_path):
     }
     write(tmp_path, "areas_x", NUMBERS.astype(np.int32), 0)
     titles = [layer["title"] for layer in all_layers(tmp_path, told)]
-    assert titles == ["Level by county", "Level by people.tif by county"]
+    assert titles == [
+        "Level without noise by county",
+        "Level without noise by people.tif by county",
+    ]
 
 
 def test_a_change_has_areas_with_and_without_direction_and_the_tiles(tmp_path):
@@ -181,7 +184,7 @@ def test_the_page_names_layers_without_room(tmp_path, monkeypatch):
     told = level(tmp_path, "2023Q4", [30.0, 20.0, 10.0])
     (only,) = all_layers(tmp_path, told)
     monkeypatch.setattr(module, "ALL_TEXT", len(json.dumps(only)) // 2)
-    note = "Level by county is not on this map, which would be too large."
+    note = "Level without noise by county is not on this map, which would be too large."
     assert drawn(tmp_path, told) == ([], [note])
     assert drawn(tmp_path, {}) == ([], [])
 

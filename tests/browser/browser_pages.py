@@ -24,6 +24,7 @@ from geogp.maps.page.kernel_basis import coarser, kernel_basis
 from geogp.maps.page.kernel_error import KernelFeatures
 from geogp.maps.page.page_data import PageContent, page_data
 from geogp.maps.page.page_quantiles import QuarterMap
+from geogp.maps.target_quantities import quantity_of
 
 HOSTILE = (
     '<img src=x onerror="window.hacked=1"></script><script>window.hacked=1</script>`${1}` {{2}}'
@@ -111,9 +112,16 @@ def make_page(
         towns(region, ["Ponce", "San Juan"]),
         averages(world.measured, past + 1),
     )
-    data = page_data(world.grid, content)
+    grid = world.grid.assign({f"level_{quantity_of(target).suffix}": level_of(world.grid, target)})
+    data = page_data(grid, content)
     page = map_page(data, region, content.counties, **{"notes": ["A note."]} | options)
     return Made(world, content, data, page)
+
+
+def level_of(grid, target):
+    """Return levels that differ from the medians by another factor in each tile."""
+    median = grid[f"median_{quantity_of(target).suffix}"]
+    return median * np.linspace(1.1, 1.9, median.size).reshape(median.shape)
 
 
 def averages(measured, quarters):

@@ -48,11 +48,13 @@ def answered(made):
         "what": "level",
         "times": ["2023Q1", "2023Q3"],
         "bands": bands(LEVELS, 1.5),
+        "medians": (LEVELS / 1.3).tolist(),
     }
     change = held | {
         "what": "change",
         "times": between,
         "bands": [[[one - 20, one, one + 20] for one in CHANGES.tolist()]],
+        "medians": [[one + 1 for one in CHANGES.tolist()]],
         "rose": ROSE,
         "called": CALLED,
     }
@@ -125,7 +127,9 @@ def test_a_click_says_what_the_answers_say(visit, made, answered, size):
         low, middle, high = (
             100 * (10 ** (mean[at] + side * 1.959964 * SD) - 1) for side in (-1, 0, 1)
         )
-        found = told["This tile: change, 2023Q1 to 2023Q3"].replace("\N{MINUS SIGN}", "-")
+        found = told["This tile: change of the level, 2023Q1 to 2023Q3"].replace(
+            "\N{MINUS SIGN}", "-"
+        )
         numbers = [
             float(one) for one in found.replace("(", "").strip(")").split() if one[-1].isdigit()
         ]
@@ -136,9 +140,13 @@ def test_a_click_says_what_the_answers_say(visit, made, answered, size):
             continue
         value = LEVELS[0, area]
         assert told[name] == f"{value:g} Mbps ({value / 1.5:.3g} to {value * 1.5:.3g})"
+        median = told[f"{NAMES[area]}: mean of the map's medians, 2023Q1"]
+        assert median == f"{value / 1.3:.3g} Mbps"
         direction = "" if CALLED[area] else ", no direction"
         shown = told[f"{NAMES[area]}: change, 2023Q1 to 2023Q3{direction}"]
         assert shown.startswith(f"{CHANGES[area]:+g} % (".replace("-", "\N{MINUS SIGN}"))
+        median = told[f"{NAMES[area]}: change of the map's medians, 2023Q1 to 2023Q3"]
+        assert median == f"{CHANGES[area] + 1:+g} %".replace("-", "\N{MINUS SIGN}")
         chart = seen.locator(".geogp-history svg").nth(1)
         ends = [f"{LEVELS[time, area]:g} in 2023Q{quarter}" for time, quarter in ((0, 1), (1, 3))]
         assert " to ".join(ends) in chart.get_attribute("aria-label")

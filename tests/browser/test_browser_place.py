@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 from browser_acts import CLICK, click, close, facts, number
-from browser_pages import DESKTOP, PHONE
+from browser_pages import DESKTOP, PHONE, level_of
 from browser_values import cells, place_of, probability, quantile
 from scipy.special import ndtri
 
@@ -46,6 +46,8 @@ def test_a_click_names_what_the_grid_holds(visit, made):
         low, high = told["50 % interval"].split(" to ")
         assert close(low, 10 ** (median[row, column] - z * sd), step / 2)
         assert close(high, 10 ** (median[row, column] + z * sd), step / 2)
+        level = level_of(world.grid, "download").to_numpy()[row, column]
+        assert close(told["Level without noise"], level, data["steps"]["level_log10"] / 2)
         bound = median[row, column] - ndtri(0.95) * sd
         assert close(told["In 19 of 20, at least"], 10**bound, step / 2)
         heading = seen.inner_text("#geogp-place-heading")
@@ -55,6 +57,10 @@ def test_a_click_names_what_the_grid_holds(visit, made):
         assert "2023Q3" in where
         latitude, longitude = place_of(data["frame"], row, column)
         assert f"{latitude:.4f}° N, {-longitude:.4f}° W" in where
+    hint = "Median and intervals are those of averages of 5 tests: what one more measurement would"
+    assert hint in seen.inner_text("#geogp-place-body")
+    seen.update(quarter=0)
+    assert "Level without noise" not in facts(seen)  # the page has that of the map's quarter only
 
 
 @pytest.mark.trial

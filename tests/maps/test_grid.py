@@ -45,6 +45,18 @@ def test_names_of_variables(world, latency_world):
     assert set(latency_world.grid.data_vars) == renamed | others
 
 
+def test_a_level_is_a_variable_of_its_own(world):
+    level = np.arange(1.0, len(world.tiles) + 1)
+    found = rebuild(world, level=level)["level_mbps"]
+    np.testing.assert_array_equal(
+        found.values[Frame.of_tiles(world.tiles).pixels(world.tiles)], level
+    )
+    assert found.attrs["units"] == "Mbps"
+    assert "without measurement noise" in found.attrs["long_name"]
+    with pytest.raises(DataError, match=rf"but level has {len(level) - 1}"):
+        rebuild(world, level=level[1:])
+
+
 def test_values_are_those_of_the_log_normal_distribution(world):
     frame, p = Frame.of_tiles(world.tiles), world.prediction
     variance = p.function_variance + p.noise_variance

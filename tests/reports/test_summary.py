@@ -12,9 +12,10 @@ from geogp.reports.rendering import say
 from geogp.reports.run_report import build_report, report_html, report_markdown
 
 MEANS = [
-    AreaMean(f"county {k}", 10.0 * k, 10.0 * k - 2, 10.0 * k + 3, (k, k + 2)) for k in range(1, 9)
+    AreaMean(f"county {k}", 10.0 * k, 10.0 * k - 2, 10.0 * k + 3, (k, k + 2), 7.0 * k)
+    for k in range(1, 9)
 ]
-COUNTIES = RankedAreas("areas_county", "county", "2019Q2", "Mbps", "23 %", 1, MEANS)
+COUNTIES = RankedAreas("areas_county", "county", "2019Q2", "Mbps", "23 %", 1, MEANS, "averages")
 ROSE = Changed("county", "2019Q1", "2019Q2", "Of 8 areas, 3 rose and 1 fell.")
 
 pytestmark = pytest.mark.usefixtures("no_drawings")
@@ -35,9 +36,10 @@ def test_the_first_page_names_best_and_worst_counties_and_the_change(both, run_o
     answers = beside(COUNTIES, changes=[ROSE])
     report = build_report(as_record(run), both, answers)
     assert report.summary.sentences == {
-        "The place": "In 2019Q2, the mean download speed by county lies between 10.0 Mbps "
-        "(county 1; 95 % interval 8.0 to 13.0) and 80.0 Mbps (county 8; 95 % interval 78.0 to "
-        "83.0), and is typically known to within 23 %.",
+        "The place": "In 2019Q2, the mean download speed by county, without measurement noise, "
+        "lies between 10.0 Mbps (county 1; 95 % interval 8.0 to 13.0; the map's median is 7.0) and "
+        "80.0 Mbps (county 8; 95 % interval 78.0 to 83.0; the map's median is 56.0), and is "
+        "typically known to within 23 %.",
         "The change from 2019Q1 to 2019Q2": ROSE.text,
         "Do not rely on": "tiles far from any measurement, grey on the map (12.5 %).",
     }
@@ -48,8 +50,9 @@ def test_the_first_page_names_best_and_worst_counties_and_the_change(both, run_o
     front = Page(page[: page.index("</section>")])
     assert [dict(a)["href"] for tag, a in front.tags if tag == "a"] == ["#areas_county"]
     for text in (front.text, markdown):
-        assert re.search(r"county 8\W.*78\.0 to 83\.0\W+8 to 10", text)
-        assert "Areas that are mostly far from data are left out: 1." in text
+        assert re.search(r"county 8\W.*78\.0 to 83\.0\W+56\.0\W+8 to 10", text)
+        assert "median is the same mean of what the map shows: medians of averages. Where" in text
+        assert "chance. Areas that are mostly far from data are left out: 1." in text
     worst = summary_of(both, run | {"target": "latency"}, answers).extremes["Worst"]
     assert [one.area for one in worst] == ["county 6", "county 7", "county 8"]
 
@@ -66,9 +69,11 @@ def test_what_is_not_known_leaves_no_trace(both, run_of):
 
 def test_one_area_or_two_have_no_table_or_a_short_one(both, run_of):
     run = run_of(both)
-    alone = summary_of(both, run, beside(replace(COUNTIES, means=MEANS[:1])))
+    of_earlier_version = [replace(MEANS[0], median=None)]
+    alone = summary_of(both, run, beside(replace(COUNTIES, means=of_earlier_version)))
     assert alone.sentences["The place"] == (
-        "In 2019Q2, the mean download speed of county 1 is 10.0 Mbps (95 % interval 8.0 to 13.0)."
+        "In 2019Q2, the mean download speed of county 1, without measurement noise, is 10.0 Mbps "
+        "(95 % interval 8.0 to 13.0)."
     )
     assert alone.extremes == {}
     two = summary_of(both, run, beside(replace(COUNTIES, means=MEANS[:2]))).extremes

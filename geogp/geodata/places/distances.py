@@ -56,6 +56,8 @@ def spacing_km(longitude: ArrayLike, latitude: ArrayLike) -> Floats:
 
     A place alone has half the circumference of the Earth.
     """
+    from scipy.spatial import cKDTree  # noqa: PLC0415 - slow
+
     places = _distinct(longitude, latitude)[0]
     vectors = unit_vectors(places.real, places.imag)
     chord, _ = cKDTree(vectors, balanced_tree=False).query(vectors, k=[2])

@@ -16,6 +16,7 @@ The browser decodes and draws the data; the page contains no pictures. The keys 
 - ``measured``: null, or the averages of all tests in a tile and quarter as values of the model, for
   numbers of tests their sums, packed: a row for each quarter, and a column for each cell with
   tests, in the order of the cells;
+- ``level``: null, or the packed level of each tile in the shown quarter, as values of the model;
 - ``arrays``: rasters of numbers of tests, of the flag for far tiles, and of indices in ``names``;
 - ``places``: counties and urban areas with their bounds and a place in them, and towns, the largest
   first; ``towns_left_out``: a sentence if there are too many towns, else empty;
@@ -80,6 +81,9 @@ SHOWN_TEXT = 2_800_000
 
 ALL_TEXT = 4_200_000
 """Largest number of base64 bytes for the quantiles of all quarters together."""
+
+LEVEL_TEXT = 600_000
+"""Number of base64 bytes of the level, above which its step is larger."""
 
 _SLICE_STEPS = 250
 _MAX_OF_16, _MAX_OF_32 = 65_000, 4_200_000_000
@@ -155,7 +159,9 @@ def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
     layers.sort(key=lambda layer: QUESTIONS.index(layer["group"]))
     places = named_places(content.region, [content.counties, content.urban_areas])
     towns, left_out = towns_on(content.tiles, content.region, content.county_names)
-    slices = _slices(content, frame)
+    slices, level = _slices(content, frame), _level(grid)
+    if level is not None:
+        steps[f"level_{quantity.scale.tag}"] = level["step"]
     if slices:
         steps["slice"] = slices[0]["step"]
     return {
@@ -180,6 +186,7 @@ def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
         "shown": content.shown,
         **made,
         "measured": _measured(grid, content, frame),
+        "level": level,
         "arrays": arrays,
         "names": names,
         "places": [*places, *towns],
@@ -404,6 +411,20 @@ def _measured(grid: xr.Dataset, content: PageContent, frame: Frame) -> Packed | 
         return pack(averages[:, order], 1.0, 32, none=True)
     scale = quantity.scale
     return pack(scale.modelled(averages[:, order]), _MEASURED_STEP * scale.decade, 16, none=True)
+
+
+def _level(grid: xr.Dataset) -> Packed | None:
+    """Return the packed level of a grid; None if the grid has none."""
+    quantity = quantity_of(str(grid.attrs["target"]))
+    if f"level_{quantity.suffix}" not in grid:
+        return None
+    scale = quantity.scale
+    values = scale.modelled(np.asarray(grid[f"level_{quantity.suffix}"].values, np.float64))
+
+    def packed(step: float) -> list[Packed]:
+        return [pack(values, step, 16, none=True)]
+
+    return pack_within(packed, LEVEL_TEXT, decade=scale.decade)[0]
 
 
 def _slices(content: PageContent, frame: Frame) -> list[Packed]:

@@ -60,6 +60,12 @@ from geogp.runs.question import Question
 from geogp.runs.run_folder import GRID_FILE, MODEL_FILE
 from geogp.runs.run_identity import flat_settings
 
+BESIDE = (
+    "Which number to quote: the median and its intervals say what one more measurement of a tile "
+    "would show. The level is the value of a place or an area itself, without measurement noise."
+)
+"""A note on a page that has medians and levels."""
+
 
 @dataclass(frozen=True)
 class MapContent:
@@ -97,12 +103,14 @@ class MapContent:
 
     def html(self, attribution: str, notes: Sequence[str], *, base_map: bool) -> str:
         """Return the HTML of the interactive page, with the source of the data and notes."""
+        data = page_data(self.grid, self.page)
+        beside = [] if data["level"] is None else [BESIDE]
         return map_page(
-            page_data(self.grid, self.page),
+            data,
             self.page.region,
             self.page.counties,
             attribution=attribution,
-            notes=[f"The map predicts {self.question.words()}.", *notes],
+            notes=[f"The map predicts {self.question.words()}.", *beside, *notes],
             base_map=base_map,
         )
 
@@ -169,7 +177,8 @@ def _grid_with_level(
     nothing: AbstractContextManager[Mapping[str, Tensor]] = nullcontext({})
     with asker.remembering(tiles) if model.keeps_level else nothing as level:
         law = asker.predict(tiles, [asker.question.quarter])
-    grid = _grid(asker, tiles, law, model.settings, record)
+        speed = asker.level(tiles)
+    grid = _grid(asker, tiles, law, model.settings, record, level=speed)
     providers = asker.inputs.providers
     if providers:
         grids = {providers[0]: grid}
@@ -187,6 +196,8 @@ def _grid(
     law: Prediction,
     settings: MapSettings,
     record: FittedRecord,
+    *,
+    level: NDArray[np.float64] | None = None,
 ) -> xr.Dataset:
     """Return the raster of the predictions for the provider of the map, if there are providers."""
     region, question = asker.inputs.region, asker.question
@@ -211,6 +222,7 @@ def _grid(
             "zoom": tiles.zoom,
         },
         thresholds=settings.thresholds,
+        level=level,
     )
 
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from torch import Tensor
 
 from geogp.distributions.prediction import Prediction
@@ -17,6 +18,8 @@ from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.maps.page.kernel_basis import coarser
 from geogp.maps.page.page_quantiles import QuarterMap
+from geogp.maps.target_quantities import quantity_of
+from geogp.models.names import find_model
 from geogp.records.record_names import LEVEL
 from geogp.runs.pipeline.read import Inputs
 from geogp.runs.question import Question
@@ -51,6 +54,18 @@ class MapPredictor:
         if self.repair.n and not level:
             law = self.repair.apply(law, self._places(tiles, len(quarters)))
         return law.pooled(4 ** (ZOOM - self.zoom))
+
+    def level(self, tiles: Tiles) -> NDArray[np.float64] | None:
+        """Return the level of n tiles in the map's quarter, (n,), in the unit of the target.
+
+        None if the map shows it anyway, or if the model has no process of single tiles, whose level
+        of a tile is that of its surroundings.
+        """
+        if self.question.name == LEVEL or not find_model(self.model.model).has_tiles:
+            return None
+        law = replace(self, question=replace(self.question, name=LEVEL, tests=None, devices=None))
+        predicted = law.predict(tiles, [self.question.quarter])
+        return quantity_of(self.inputs.observations.target).scale.values(predicted.median)
 
     @contextmanager
     def remembering(self, tiles: Tiles) -> Iterator[Mapping[str, Tensor]]:

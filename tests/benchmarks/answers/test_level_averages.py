@@ -76,6 +76,17 @@ def test_the_figure_has_a_line_for_each_stratum_and_prediction(bench):
     assert (of_level < of_own).all()
 
 
+def test_the_figure_of_well_measured_tiles_has_the_planted_ratios(bench):
+    groups = bench.summary([made(0.1)])
+    (axes,) = bench.well_figure({"splits": {"random": groups, "blocks": groups}}).axes
+    assert len(axes.containers) == 2
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    ratios, places = axes.containers[0].lines[0].get_data()
+    for place, ratio in zip(places, ratios, strict=True):
+        rural = names[round(place)].startswith("rural")
+        assert ratio == pytest.approx(10 ** (-0.2 if rural else -0.1), rel=0.05)
+
+
 def test_a_small_source_is_fitted_once(bench, small, tmp_path, monkeypatch):
     given = {"source": str(small.folder), "boundaries": str(small.folder / "boundaries")}
     places = [part for name, value in given.items() for part in (f"--{name}", value)]
@@ -94,6 +105,7 @@ def test_a_small_source_is_fitted_once(bench, small, tmp_path, monkeypatch):
         assert single["level"][0] < single["own"][0]  # a single test is expected below the level
         assert 0.88 < single["coverage"] <= 1
     assert (tmp_path / "DEMO.webp").stat().st_size > 5_000
+    assert (tmp_path / "DEMO-well.png").stat().st_size > 5_000
     assert (tmp_path / "DEMO.md").read_text() == bench.page(found)
     monkeypatch.setattr(bench, "trial", lambda *_: pytest.fail("a fold is made again"))
     assert told(BENCH, *options) == text

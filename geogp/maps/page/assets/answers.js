@@ -27,7 +27,7 @@ async function answersAt({cell: {number}, far}, data, quarter) {
   for (const {unit, source: {areas, tiles}} of data.layers) {
     const at = areas && (await unpack(areas.numbers)).at(number);
     if (at >= 0) {
-      const {names, bands, rose, called, what} = areas;
+      const {names, bands, medians, rose, called, what} = areas;
       const time = timeOf(areas, quarter);
       const name = `${names[at]}: ${what}, ${areas.times[time]}`;
       facts.push({
@@ -36,6 +36,13 @@ async function answersAt({cell: {number}, far}, data, quarter) {
       });
       if (rose) {
         facts.push(rise(rose[at]));
+      }
+      const median = medians[time][at];
+      if (median !== null) {
+        facts.push({
+          name: `${names[at]}: ${rose ? 'change' : 'mean'} of the map's medians, ${areas.times[time]}`,
+          value: `${rose && median > 0 ? '+' : ''}${formatNumber(median, 3)} ${unit}`,
+        });
       }
       if (areas.times.length > 1 && bands[0][at][1] !== null) {
         histories.push({
@@ -47,7 +54,8 @@ async function answersAt({cell: {number}, far}, data, quarter) {
       const [mean, sd] = await Promise.all([tiles.mean, tiles.sd].map(
         async (one) => (await unpack(one)).at(number)));
       const band = [-1, 0, 1].map((side) => changeOf(data, mean + side * normalScore(0.975) * sd));
-      facts.push({name: `This tile: change, ${tiles.times[0]}`, value: bandWords(band, unit, true)});
+      facts.push(
+        {name: `This tile: change of the level, ${tiles.times[0]}`, value: bandWords(band, unit, true)});
       if (!far) {
         facts.push(rise(normalShare(mean / sd)));
       }

@@ -126,6 +126,10 @@ class PlaceCard {
       list.append(row);
     }
     body.append(list);
+    if (found.level !== null) {
+      body.append(element('p', 'geogp-hint', `Median and intervals are those of ${data.predicted}: what `
+        + `one more measurement would show. The level is the ${data.subject} of the place itself.`));
+    }
     const chart = element('figure', 'geogp-history');
     body.append(chart);
     if (found.far) {

@@ -37,6 +37,8 @@ class Reader {
       near: tests ? sumWithin(data.frame, tests, cell, REACH_KM) : null,
       arrays: at,
       law: data.levels ? await this.readLaw(cell.number, state) : null,
+      level: data.level && state.quarter === data.shown
+        ? valueOf(data, (await unpack(data.level)).at(cell.number)) : null,
     };
   }
 

@@ -16,6 +16,9 @@ function placeWords(found, data, state) {
       const met = thresholdWords(data, state.threshold);
       words.push({name: `Probability of ${met}`, value: formatShare(law.probability)});
     }
+    if (found.level !== null) {
+      words.push({name: 'Level without noise', value: `${amount(found.level)} ${unit}`, main: true});
+    }
   }
   for (const layer of data.layers) {
     const name = layer.source.array;
