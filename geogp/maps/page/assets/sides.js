@@ -2,7 +2,7 @@ const HALF = 0.5;
 const NEARLY = 0.02;
 const MOST_SORTED = 20000;
 
-/** Return the least and the largest value in the cells of the region, and the ends of all but 2 % on each side. */
+/** Return the least and the largest value of a region's cells, and of those without 2 % on each side. */
 function endsOf({width, height}, inside, value) {
   const values = [];
   let [least, most] = [Infinity, -Infinity];
@@ -19,7 +19,7 @@ function endsOf({width, height}, inside, value) {
   return {least, low: sorted[left], high: sorted[sorted.length - 1 - left], most};
 }
 
-/** Return a note that tiles are on one side, and what to show of the nearest of those that divide the region. */
+/** Return a note that tiles are on one side, and the nearest of those that divide the region. */
 function sideNote(same, dividing, kind) {
   const [nearest] = dividing.sort((one, other) => one.far - other.far);
   return {
@@ -71,6 +71,8 @@ async function classSide({classes, frame, subject, layers}, {source, scale}, ins
   }
   const nearly = step < 0 ? least < most : least < HALF && most >= HALF;
   const all = everyTile(nearly);
-  return sideNote(step < 0 ? `${all.charAt(0).toUpperCase() + all.slice(1)} has the ${subject} ${scale.names[low]}.`
-    : everywhere(low >= HALF, nearly), found, `probability of at least a ${subject}`);
+  const same = step < 0
+    ? `${all.charAt(0).toUpperCase() + all.slice(1)} has the ${subject} ${scale.names[low]}.`
+    : everywhere(low >= HALF, nearly);
+  return sideNote(same, found, `probability of at least a ${subject}`);
 }
