@@ -294,8 +294,8 @@ class ViewSettings:
     at: str | None = setting("Quarter of the map. Default: the latest quarter with data.")
     threshold: tuple[float, ...] | None = setting(
         "Map the probability that a tile reaches this speed in Mbps, this latency in ms, this "
-        "signal in dBm or dB, or this success in %. Default: download 5, 7, 35 (fixed 25, 100); "
-        "upload 1, 3 (fixed 3, 20); latency 50, 100; rsrp -115, -105, -95; rsrq -17, -14, -12; "
+        "signal in dBm or dB, or this success in %. Default: download 7, 35, 100 (fixed 25, 100); "
+        "upload 1, 3, 20 (fixed 3, 20); latency 50, 100; rsrp -115, -105, -95; rsrq -17, -14, -12; "
         "sinr 1, 5, 13; rssi -103, -97, -89; success 80, 90, 95."
     )
     zoom: int = setting(

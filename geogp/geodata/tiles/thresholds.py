@@ -14,8 +14,8 @@ from geogp.geodata.tiles.targets import FIXED, MOBILE, SERVICES, find_target
 from geogp.value_scales import ValueScale
 
 DEFAULTS: dict[str, tuple[float, ...]] = {
-    "download": (5.0, 7.0, 35.0),
-    "upload": (1.0, 3.0),
+    "download": (7.0, 35.0, 100.0),
+    "upload": (1.0, 3.0, 20.0),
     "latency": (50.0, 100.0),
     "rsrp": (-115.0, -105.0, -95.0),
     "rsrq": (-17.0, -14.0, -12.0),
@@ -26,7 +26,8 @@ DEFAULTS: dict[str, tuple[float, ...]] = {
 }
 """Default thresholds of each target, in the unit of the target, for the mobile service.
 
-The speeds are those of `SPEED_TIERS`. The latency of 100 ms is the limit of the 5G Fund for mobile
+The speeds are those of the 5G tiers of `SPEED_TIERS`, and 100/20, which is broadband for the FCC; a
+faster region is divided by it. The latency of 100 ms is the limit of the 5G Fund for mobile
 service (47 CFR 54.1015(c)) and of BEAD for fixed service (NTIA's notice of May 2022), and 50 ms is
 half of this limit. The signals are limits between the bars of
 Android phones for LTE and GSM (those of RSRQ and SINR are in its ``SignalStrengthTest``).

@@ -2,24 +2,36 @@ import numpy as np
 import pytest
 
 from geogp.errors import RequestError
-from geogp.geodata.tiles.targets import SERVICES, SPEED_TIERS
+from geogp.geodata.tiles.targets import FIXED, MOBILE, SERVICES, SPEED_TIERS
 from geogp.geodata.tiles.thresholds import Threshold, nearest_threshold, thresholds_of
 
 
-@pytest.mark.parametrize("service", SERVICES)
-def test_defaults_are_the_tiers_of_the_target(service):
-    for place, target in enumerate(("download", "upload")):
+def test_defaults_are_tiers_of_the_target():
+    """Fast mobile networks reach their highest tier nearly everywhere, so 100/20 is added."""
+    usual = {
+        ("download", MOBILE): [7, 35, 100],
+        ("upload", MOBILE): [1, 3, 20],
+        ("download", FIXED): [25, 100],
+        ("upload", FIXED): [3, 20],
+    }
+    tiers = np.array([speeds for own in SPEED_TIERS.values() for speeds in own.values()])
+    for (target, service), expected in usual.items():
         values = [one.value for one in thresholds_of(target, service=service)]
-        assert values == sorted({speeds[place] for speeds in SPEED_TIERS[service].values()} - {0})
+        assert values == expected
+        assert set(values) <= set(tiers[:, target == "upload"])
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_other_thresholds(service):
     assert [one.value for one in thresholds_of("latency", service=service)] == [50, 100]
     assert thresholds_of("tests", service=service) == ()
     assert [one.value for one in thresholds_of("download", (1,), service)] == [1]
 
 
 def test_the_nearest_threshold_is_the_nearest_factor():
-    thresholds = thresholds_of("download")  # 5, 7 and 35 Mbps
-    found = [nearest_threshold(thresholds, np.log10(mbps)).value for mbps in (1, 6, 16, 300)]
-    assert found == [5, 7, 35, 35]
+    thresholds = thresholds_of("download")  # 7, 35 and 100 Mbps
+    found = [nearest_threshold(thresholds, np.log10(mbps)).value for mbps in (1, 15, 17, 300)]
+    assert found == [7, 7, 35, 100]
     assert nearest_threshold(thresholds_of("rsrp"), -111).value == -115
 
 

@@ -206,9 +206,9 @@ def test_the_stated_error_of_probabilities_is_the_largest(world, data):
 def test_the_slider_has_the_thresholds_of_the_run_and_spans_the_predictions(world, data):
     values, p = data["threshold"]["values"], world.prediction
     assert values == sorted(set(values))
-    assert {5, 7, 35} <= set(values)
+    assert {7, 35, 100} <= set(values)
     middle = np.median(p.mean)
-    nearest = min((5, 7, 35), key=lambda value: abs(np.log10(value) - middle))
+    nearest = min((7, 35, 100), key=lambda value: abs(np.log10(value) - middle))
     assert data["threshold"]["shown"] == nearest
     assert not data["threshold"]["at_most"]
     low = np.percentile(p.mean - 1.96 * p.sd, 1)

@@ -18,13 +18,13 @@ def variables(path):
 
 
 def test_the_usual_map_has_the_tiers(finished):
-    usual = {f"p_at_least_{value}_mbps" for value in (5, 7, 35)}
+    usual = {f"p_at_least_{value}_mbps" for value in (7, 35, 100)}
     assert variables(finished.path) == usual
     assert {f"{name}.tif" for name in usual} <= set(run_json(finished)["files"])
-    assert run_json(finished)["drawing"]["thresholds"] == [5, 7, 35]
+    assert run_json(finished)["drawing"]["thresholds"] == [7, 35, 100]
     with rasterio.open(finished.path / "p_at_least_7_mbps.tif") as found:
         p = found.read(1)
-        assert found.tags()["map_thresholds"] == "[5.0, 7.0, 35.0]"
+        assert found.tags()["map_thresholds"] == "[7.0, 35.0, 100.0]"
     with rasterio.open(finished.path / "median_mbps.tif") as found:
         median = found.read(1)
     inside = np.isfinite(p)
@@ -36,7 +36,7 @@ def test_the_usual_map_has_the_tiers(finished):
 def test_another_threshold_redraws_the_map_without_a_fit(small, tmp_path):
     heard, folder = Heard(), tmp_path / "run"
     first = run_map(small.request(folder, target="upload", model="dbk-silu", epochs=1))
-    assert variables(folder) == {"p_at_least_1_mbps", "p_at_least_3_mbps"}
+    assert variables(folder) == {f"p_at_least_{value}_mbps" for value in (1, 3, 20)}
     request = small.request(folder, target="upload", model="dbk-silu", epochs=1, threshold=(2.5, 1))
     again = run_map(request, heard)
     assert "drawing the map of the fitted model again" in heard.texts
