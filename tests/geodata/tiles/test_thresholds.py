@@ -18,7 +18,7 @@ def test_defaults_are_tiers_of_the_target():
     for (target, service), expected in usual.items():
         values = [one.value for one in thresholds_of(target, service=service)]
         assert values == expected
-        assert set(values) <= set(tiers[:, target == "upload"])
+        assert set(values) <= set(tiers[:, int(target == "upload")])
 
 
 @pytest.mark.parametrize("service", SERVICES)
