@@ -69,13 +69,15 @@ class PhaseClock:
     def left_between(self) -> tuple[float, float] | None:
         """The least and the most seconds until the end of the last phase; None if not known.
 
-        The rough times are multiplied by the pace so far: the time of the latest part that is
-        known, divided by the geometric mean of its rough times.
+        The rough times are multiplied by the pace so far: the time of the latest finished part,
+        divided by the geometric mean of its rough times. The epochs of a first fit do not count,
+        because what follows the last of them may take longer than all together.
         """
         pace = self._pace()
         least, most = 0.0, 0.0
         for phase in PHASES:
-            left = self.left_of(phase)
+            unknown = phase == "fit" and phase in self.rough and phase not in self.spent
+            left = None if unknown else self.left_of(phase)
             bounds: tuple[float, float] | None = None if left is None else (left, left)
             if bounds is None and phase in self.rough:
                 after = self.parts.get(phase, 1) - len(self.spent.get(phase, []))
@@ -88,14 +90,12 @@ class PhaseClock:
         return least, most
 
     def _pace(self) -> float:
-        """Return how many times longer than its rough times the latest known part takes."""
+        """Return how many times longer than its rough times the latest finished part took."""
         pace = 1.0
         for phase, (low, high) in self.rough.items():
             done = self.spent.get(phase, [])
             if done:
                 pace = sum(done) / len(done) / math.sqrt(low * high)
-            elif phase == self.phase and self._steady and self._share > 0:
-                pace = (self.now() - self._began) / self._share / math.sqrt(low * high)
         return pace
 
     def left_of(self, phase: str) -> float | None:
