@@ -470,9 +470,11 @@ def _directions(content: dict[str, Any]) -> str:
     count = len(content["areas"])
     called = [row["direction"] for row in content["areas"] if row["direction"]]
     rose, fell = called.count("rose"), called.count("fell")
-    text = f"Of {count:,} {'areas' if count > 1 else 'area'}, {rose:,} rose and {fell:,} fell."
+    text = f"Of {count:,} {'areas' if count > 1 else 'area'}, {rose:,} rose and {fell:,} fell"
+    text += "." if called else " for certain."
     if len(called) < count:
-        text += " The others are far from data, or their direction is not certain enough."
+        others = "The others" if called else "They may have changed, but"
+        text += f" {others} are far from data, or their direction is not certain enough."
     if called:
         limit = f"{WRONG_SHARE:.0%}"
         text += f" Under the model, at most {limit} of directions are expected to be wrong."

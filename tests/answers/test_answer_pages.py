@@ -222,7 +222,9 @@ def test_the_first_page_ranks_the_levels_of_areas_near_data(folder):
             assert "B; 95 % interval 10.0 to 40.0" in pages(folder)["report.md"]
     write(folder, name := "change_county_download_2022Q1_2023Q4")
     changed = read_answers(folder)[1].shown.changed
-    assert changed.text.startswith("Of 1 area, 0 rose and 0 fell.")
+    assert changed.text.startswith(
+        "Of 1 area, 0 rose and 0 fell for certain. They may have changed, but"
+    )
     assert f"**The change from 2022Q1 to 2023Q4**: {changed.text}" in pages(folder)["report.md"]
 
 

@@ -123,7 +123,7 @@ def test_a_click_says_what_the_answers_say(visit, made, answered, size):
         at = int(rows[len(rows) // 2]), int(columns[len(rows) // 2])
         seen.update(point=place_of(data["frame"], *at), quarter=0)
         told = facts(seen)
-        name = f"{NAMES[area]}: level, 2023Q1" if area < 3 else ""
+        name = f"{NAMES[area]} as a whole: level, 2023Q1" if area < 3 else ""
         low, middle, high = (
             100 * (10 ** (mean[at] + side * 1.959964 * SD) - 1) for side in (-1, 0, 1)
         )
@@ -135,17 +135,17 @@ def test_a_click_says_what_the_answers_say(visit, made, answered, size):
         ]
         np.testing.assert_allclose(numbers, [middle, low, high], rtol=0.006, atol=0.01)
         if area == 3:
-            assert not [one for one in told if ": level" in one]
+            assert not [one for one in told if "whole: level" in one]
             assert seen.locator(".geogp-history svg").count() == 1
             continue
         value = LEVELS[0, area]
         assert told[name] == f"{value:g} Mbps ({value / 1.5:.3g} to {value * 1.5:.3g})"
-        median = told[f"{NAMES[area]}: mean of the map's medians, 2023Q1"]
+        median = told[f"{NAMES[area]} as a whole: mean of the map's medians, 2023Q1"]
         assert median == f"{value / 1.3:.3g} Mbps"
-        direction = "" if CALLED[area] else ", no direction"
-        shown = told[f"{NAMES[area]}: change, 2023Q1 to 2023Q3{direction}"]
+        direction = "" if CALLED[area] else ", no clear direction"
+        shown = told[f"{NAMES[area]} as a whole: change, 2023Q1 to 2023Q3{direction}"]
         assert shown.startswith(f"{CHANGES[area]:+g} % (".replace("-", "\N{MINUS SIGN}"))
-        median = told[f"{NAMES[area]}: change of the map's medians, 2023Q1 to 2023Q3"]
+        median = told[f"{NAMES[area]} as a whole: change of the map's medians, 2023Q1 to 2023Q3"]
         assert median == f"{CHANGES[area] + 1:+g} %".replace("-", "\N{MINUS SIGN}")
         chart = seen.locator(".geogp-history svg").nth(1)
         ends = [f"{LEVELS[time, area]:g} in 2023Q{quarter}" for time, quarter in ((0, 1), (1, 3))]

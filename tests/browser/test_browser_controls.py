@@ -103,7 +103,8 @@ def test_what_is_found_is_marked_and_its_card_opened(visit, made):
         seen.fill("#geogp-search-field", f"{name}, county")
         seen.keyboard.press("Enter")
         seen.until(
-            "name => document.getElementById('geogp-place-heading').textContent === name", name
+            "heading => document.getElementById('geogp-place-heading').textContent === heading",
+            f"A place in {name}",
         )
         seen.settle()
         assert seen.evaluate(MARKED) == 1
@@ -322,7 +323,7 @@ def test_hostile_names_are_shown_as_text(visit, hostile):
     assert seen.locator("img:not(.leaflet-tile)").count() == 0
     assert seen.inner_text("h1").startswith(HOSTILE)
     assert HOSTILE in seen.title()
-    assert seen.inner_text("#geogp-place-heading") == HOSTILE
+    assert seen.inner_text("#geogp-place-heading") == f"A place in {HOSTILE}"
     assert (
         seen.locator(f"#geogp-places option[value={json.dumps(HOSTILE + ', county')}]").count() == 1
     )

@@ -17,6 +17,8 @@ HISTORY = """async () => {
   return reader.history(geogp.cellAt(data.frame, L.latLng(state.point)).number);
 }"""
 
+LEVEL = "The place itself: level without noise"
+
 
 def great_circle_km(latitude, longitude, others_latitude, others_longitude):
     """Return distances on a sphere of 6371.0088 km by the law of cosines."""
@@ -47,11 +49,11 @@ def test_a_click_names_what_the_grid_holds(visit, made):
         assert close(low, 10 ** (median[row, column] - z * sd), step / 2)
         assert close(high, 10 ** (median[row, column] + z * sd), step / 2)
         level = level_of(world.grid, "download").to_numpy()[row, column]
-        assert close(told["Level without noise"], level, data["steps"]["level_log10"] / 2)
+        assert close(told[LEVEL], level, data["steps"]["level_log10"] / 2)
         bound = median[row, column] - ndtri(0.95) * sd
-        assert close(told["In 19 of 20, at least"], 10**bound, step / 2)
+        assert close(told["In 19 of 20 measurements, at least"], 10**bound, step / 2)
         heading = seen.inner_text("#geogp-place-heading")
-        assert heading == data["names"]["county"][int(county[row, column])]
+        assert heading == "A place in " + data["names"]["county"][int(county[row, column])]
         where = seen.inner_text(".geogp-where")
         assert data["names"]["stratum"][int(stratum[row, column])] in where
         assert "2023Q3" in where
@@ -60,7 +62,7 @@ def test_a_click_names_what_the_grid_holds(visit, made):
     hint = "Median and intervals are those of averages of 5 tests: what one more measurement would"
     assert hint in seen.inner_text("#geogp-place-body")
     seen.update(quarter=0)
-    assert "Level without noise" not in facts(seen)  # the page has that of the map's quarter only
+    assert LEVEL not in facts(seen)  # the page has that of the map's quarter only
 
 
 @pytest.mark.trial
@@ -253,7 +255,7 @@ def test_a_latency_is_at_most(visit, make):
     row, column = cells(made.data, 1)[0]
     click(seen, place_of(made.data["frame"], row, column))
     told = facts(seen)
-    assert "In 19 of 20, at most" in told
+    assert "In 19 of 20 measurements, at most" in told
     assert any(name.startswith("Probability of at most") for name in told)
     seen.update(layer="probability")
     read = "async p => (await geogp.page.reader.read(L.latLng(p), geogp.page.state)).law"

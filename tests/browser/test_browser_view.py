@@ -107,7 +107,7 @@ def test_places_on_both_sides_of_180_degrees(visit, across, artefacts):
         shown = (longitude + 180) % 360 - 180
         assert (shown > 0) == (side == "E")
         assert f"{-latitude:.4f}° S, {abs(shown):.4f}° {side}" in where
-        assert seen.inner_text("#geogp-place-heading") == "Middle"
+        assert seen.inner_text("#geogp-place-heading") == "A place in Middle"
         told[side] = facts(seen)
         # The same place, whole turns of the world away.
         for turns in (-1, 1):

@@ -242,7 +242,7 @@ def _page(asker: MapPredictor, tiles: Tiles, law: Prediction, model: RunModel) -
     return PageContent(
         region,
         tiles,
-        _title(inputs, question, quantity),
+        _title(inputs, question, quantity, model.settings.service),
         question.words(),
         tuple(quarters),
         shown,
@@ -255,11 +255,11 @@ def _page(asker: MapPredictor, tiles: Tiles, law: Prediction, model: RunModel) -
     )
 
 
-def _title(inputs: Inputs, question: Question, quantity: Quantity) -> str:
+def _title(inputs: Inputs, question: Question, quantity: Quantity, service: str) -> str:
     """Return the title of the page: region, quantity and quarter, or what is known of own tests."""
     rows, heading = inputs.observations.of_provider(question.provider), inputs.region.heading
     if inputs.points is None:
-        return f"{heading}: {quantity.subject}, {question.label()}"
+        return f"{heading}: {quantity.subject}, {service} networks, {question.label()}"
     subject = f"{quantity.subject[0].upper()}{quantity.subject[1:]}, {question.label()}"
     first, last = rows.quarters[0], rows.quarters[-1]
     place = (

@@ -29,9 +29,10 @@ async function answersAt({cell: {number}, far}, data, quarter) {
     if (at >= 0) {
       const {names, bands, medians, rose, called, what} = areas;
       const time = timeOf(areas, quarter);
-      const name = `${names[at]}: ${what}, ${areas.times[time]}`;
+      const [whole, when] = [`${names[at]} as a whole`, areas.times[time]];
+      const name = `${whole}: ${what}, ${when}`;
       facts.push({
-        name: called && !called[at] ? `${name}, no direction` : name,
+        name: called && !called[at] ? `${name}, no clear direction` : name,
         value: bandWords(bands[time][at], unit, Boolean(rose)),
       });
       if (rose) {
@@ -40,7 +41,7 @@ async function answersAt({cell: {number}, far}, data, quarter) {
       const median = medians[time][at];
       if (median !== null) {
         facts.push({
-          name: `${names[at]}: ${rose ? 'change' : 'mean'} of the map's medians, ${areas.times[time]}`,
+          name: `${whole}: ${rose ? 'change' : 'mean'} of the map's medians, ${when}`,
           value: `${rose && median > 0 ? '+' : ''}${formatNumber(median, 3)} ${unit}`,
         });
       }

@@ -1,6 +1,5 @@
 const CARD_ROOM = 310;
 const WIDE_MAP = 900;
-const CARD_GAP = 12;
 
 /** Show bounds; on a wide map, beside the card if the card is or will be open. */
 function fitBeside(map, bounds, space, {card = false, ...options}) {
@@ -27,17 +26,6 @@ class PlaceCard {
       page.update({point: null});
       map.getContainer().focus();
     });
-  }
-
-  /** Move the map if the open card covers a place: aside on a wide map, else up. */
-  uncover(place) {
-    const [card, around] = [this.box, this.map.getContainer()].map((one) => one.getBoundingClientRect());
-    const {x, y} = this.map.latLngToContainerPoint(place).add([around.left, around.top]);
-    const [across, down] = [x - card.left + CARD_GAP, y - card.top + CARD_GAP];
-    if (!this.box.hidden && across > 0 && down > 0 && y < card.bottom + CARD_GAP) {
-      const shift = this.map.getSize().x >= WIDE_MAP ? [across, 0] : [0, down];
-      this.map.panBy(shift, {animate: !stillWanted()});
-    }
   }
 
   /** Show the place of a state, if the state has one. */
@@ -114,7 +102,7 @@ class PlaceCard {
       return null;
     }
     const quarter = data.quarters[state.quarter];
-    heading.textContent = found.county || coordinates(found.place);
+    heading.textContent = found.county ? `A place in ${found.county}` : coordinates(found.place);
     const where = [
       found.stratum, quarter, found.county && coordinates(found.place)];
     body.append(element('p', 'geogp-where', where.filter(Boolean).join(' · ')));
@@ -128,7 +116,8 @@ class PlaceCard {
     body.append(list);
     if (found.level !== null) {
       body.append(element('p', 'geogp-hint', `Median and intervals are those of ${data.predicted}: what `
-        + `one more measurement would show. The level is the ${data.subject} of the place itself.`));
+        + `one more measurement would show. The level is the ${data.subject} of the place itself. Quote the `
+        + 'median with its interval for a measurement, and the level for a place or an area.'));
     }
     const chart = element('figure', 'geogp-history');
     body.append(chart);

@@ -11,13 +11,15 @@ function placeWords(found, data, state) {
       words.push({name: `${name} interval`, value: `${amount(low)} to ${amount(high)} ${unit}`});
     }
     const side = data.bound === 'upper' ? 'at most' : 'at least';
-    words.push({name: `In 19 of 20, ${side}`, value: `${amount(law.bound)} ${unit}`});
+    words.push({name: `In 19 of 20 measurements, ${side}`, value: `${amount(law.bound)} ${unit}`});
     if (law.probability !== null) {
       const met = thresholdWords(data, state.threshold);
       words.push({name: `Probability of ${met}`, value: formatShare(law.probability)});
     }
     if (found.level !== null) {
-      words.push({name: 'Level without noise', value: `${amount(found.level)} ${unit}`, main: true});
+      words.push({
+        name: 'The place itself: level without noise', value: `${amount(found.level)} ${unit}`, main: true,
+      });
     }
   }
   for (const layer of data.layers) {
