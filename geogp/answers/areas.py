@@ -25,7 +25,7 @@ from geogp.answers.answer import (
     with_rows,
 )
 from geogp.answers.area_files import write_areas
-from geogp.answers.map_question import beside_the_level, drawn_question, mean_medians
+from geogp.answers.map_medians import beside_the_level, drawn_question, mean_medians
 from geogp.answers.requests import AreasRequest
 from geogp.answers.tile_areas import TileAreas, tile_areas
 from geogp.answers.tile_weights import tile_weights

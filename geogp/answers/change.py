@@ -35,7 +35,7 @@ from geogp.answers.answer import (
 )
 from geogp.answers.area_files import answer_grid, forget, write_areas
 from geogp.answers.areas import REACH
-from geogp.answers.map_question import beside_the_level, drawn_question, median_changes
+from geogp.answers.map_medians import beside_the_level, drawn_question, median_changes
 from geogp.answers.requests import ChangeRequest
 from geogp.answers.tile_areas import TileAreas, tile_areas
 from geogp.distributions.quantity import Quantity

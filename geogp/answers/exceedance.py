@@ -13,7 +13,7 @@ from scipy import sparse, special
 
 from geogp.answers.answer import Answer, AnswerKind, Clock, Column, with_interval, with_rows
 from geogp.answers.area_files import forget, write_json
-from geogp.answers.map_question import drawn_question
+from geogp.answers.map_medians import drawn_question
 from geogp.answers.requests import ExceedanceRequest
 from geogp.answers.tile_areas import tile_areas
 from geogp.answers.tile_weights import tile_weights

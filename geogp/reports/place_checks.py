@@ -6,12 +6,20 @@ Each kind of place is a question of its own, and each is the question of another
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pandas as pd
 from msgspec import UNSET
 
 from geogp.arrays import Mask
 from geogp.evaluation.score_groups import GroupReport, group_reports
-from geogp.evaluation.splits.split_names import BLOCKS, BUFFER, COUNTY, RANDOM, TILES
+from geogp.evaluation.splits.split_names import (
+    BLOCKS,
+    BUFFER,
+    COUNTY,
+    NEAR_KM,
+    RANDOM,
+    TILES,
+)
 from geogp.geodata.places.stratum_names import ALL
 from geogp.geodata.tiles.targets import find_target
 from geogp.records.run_record import RunMap, RunRecord, given
@@ -67,14 +75,16 @@ def checks_of_split(
 ) -> dict[str, PlaceCheck]:
     """Return the checks of the test rows of one split by kind of place; see `group_reports`.
 
-    A test row lies in a measured tile if its nearest row of the fit is at the same place. Tables of
-    geogp 0.1 lack distances, so that the rows of the random split are of no known kind.
+    A test row lies in a measured tile if its nearest row of the fit is at the same place, and far
+    from measurements if this row is more than `NEAR_KM` away. Tables of geogp 0.1 lack distances:
+    all rows of a split by areas then count as far, and those of other splits are of no known kind.
     """
+    known = "distance_km" in rows
+    distance = rows["distance_km"].to_numpy() if known else np.full(len(rows), np.inf)
     if any(name == split for split, _ in KINDS[FAR]):
-        kinds: dict[str, Mask] = {FAR: rows["split"].notna().to_numpy()}
-    elif name in {RANDOM.name, TILES.name} and "distance_km" in rows:
-        same = rows["distance_km"].to_numpy() == 0
-        kinds = {MEASURED: same, UNMEASURED: ~same}
+        kinds: dict[str, Mask] = {FAR: distance > NEAR_KM}
+    elif name in {RANDOM.name, TILES.name} and known:
+        kinds = {MEASURED: distance == 0, UNMEASURED: (distance > 0) & (distance <= NEAR_KM)}
     else:
         return {}
     return {

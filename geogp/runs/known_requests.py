@@ -9,12 +9,11 @@ each time, so such requests are not kept.
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
-from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -87,15 +86,25 @@ def files_of_request(settings: MapSettings) -> Files | None:
     found: Files = {}
     for text in texts:
         place = existing_path(text)
-        if is_address(text) or len(found) > MOST_FILES:
+        if is_address(text):
             return None
-        if place is not None:
-            beside = (path for path in place.parent.iterdir() if path.name.startswith(place.stem))
-            for path in islice(place.rglob("*") if place.is_dir() else beside, MOST_FILES + 1):
-                if path.is_file():
-                    status = path.stat()
-                    found[str(path)] = status.st_size, status.st_mtime_ns
+        for path in () if place is None else _files_of(place):
+            if len(found) == MOST_FILES:
+                return None
+            status = path.stat()
+            found[str(path)] = status.st_size, status.st_mtime_ns
     return found
+
+
+def _files_of(place: Path) -> Iterator[Path]:
+    """Yield the files that the reading of a place may read; see `files_of_request`."""
+    if place.is_dir():
+        # The readers follow links to folders, too.
+        for folder, _, names in os.walk(place, followlinks=True):
+            yield from (path for name in names if (path := Path(folder, name)).is_file())
+    else:
+        beside = (path for path in place.parent.iterdir() if path.name.startswith(place.stem))
+        yield from filter(Path.is_file, beside)
 
 
 def _texts(value: object) -> list[str]:

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 PHASES = ("read", "fit", "check", "predict", "write")
 """The phases of a map. A phase has several parts if there are several fits."""
 
+MOST_PACE = 3.0
+"""Largest factor of a pace: a phase that takes longer may do what the others do not."""
+
 
 @dataclass
 class PhaseClock:
@@ -70,8 +73,9 @@ class PhaseClock:
         """The least and the most seconds until the end of the last phase; None if not known.
 
         The rough times are multiplied by the pace so far: the time of the latest finished part,
-        divided by the geometric mean of its rough times. The epochs of a first fit do not count,
-        because what follows the last of them may take longer than all together.
+        divided by the geometric mean of its rough times, within a factor of `MOST_PACE`. The epochs
+        of a first fit do not count, because what follows the last of them may take longer than all
+        together.
         """
         pace = self._pace()
         least, most = 0.0, 0.0
@@ -96,7 +100,7 @@ class PhaseClock:
             done = self.spent.get(phase, [])
             if done:
                 pace = sum(done) / len(done) / math.sqrt(low * high)
-        return pace
+        return min(max(pace, 1 / MOST_PACE), MOST_PACE)
 
     def left_of(self, phase: str) -> float | None:
         """Return the seconds until the end of a phase, or None if they are not known."""

@@ -75,15 +75,20 @@ def check_fold(name: str, fold: int, most: int) -> None:
         )
 
 
-def without_empty(part: Parts, what: str, *, calibrated: bool = False) -> Parts:
-    """Return the parts unchanged; raise DataError if a needed part is empty."""
+MORE_ROWS = "Choose more quarters or a larger region, or try another seed."
+"""What helps if a split of rows has an empty part."""
+
+
+def without_empty(
+    part: Parts, what: str, *, calibrated: bool = False, cure: str = MORE_ROWS
+) -> Parts:
+    """Return the parts unchanged; raise DataError, with a `cure`, if a needed part is empty."""
     needed = (*PARTS, CALIBRATION) if calibrated else PARTS
     counts = {name: int(np.count_nonzero(part == name)) for name in needed}
     if min(counts.values()) == 0:
         found = ", ".join(f"{name} {count}" for name, count in counts.items())
         raise DataError(
-            f"expected rows in each part of the split, found {found} from {what}. "
-            "Choose more quarters or a larger region, or try another seed."
+            f"expected rows in each part of the split, found {found} from {what}. {cure}"
         )
     return part
 

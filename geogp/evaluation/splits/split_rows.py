@@ -20,6 +20,7 @@ from geogp.errors import DataError, RequestError
 from geogp.evaluation.splits.row_parts import (
     CALIBRATION,
     LEFT_OUT,
+    MORE_ROWS,
     TENTHS,
     TEST,
     TRAIN,
@@ -133,7 +134,8 @@ def tile_split(quadkey: Codes, seed: int, *, fold: int = 0, calibrated: bool = F
     As `random_split`, but the hash is of seed and quadkey, so that a test tile has no other rows.
     """
     what = f"{len(np.unique(quadkey))} tiles split at random 8:1:1"
-    return _by_hash(TILES.name, (quadkey,), what, seed, fold=fold, calibrated=calibrated)
+    cure = "Choose a larger region, or the split random."
+    return _by_hash(TILES.name, (quadkey,), what, seed, fold=fold, calibrated=calibrated, cure=cure)
 
 
 def _by_hash(
@@ -144,12 +146,13 @@ def _by_hash(
     *,
     fold: int,
     calibrated: bool,
+    cure: str = MORE_ROWS,
 ) -> Parts:
     """Split rows 8:1:1 by a hash of seed and keys (n,); `what` names what is split."""
     check_fold(name, fold, TENTHS)
     tenth = (tenths(seed, *keys) + fold) % TENTHS
     names = np.array([*[TRAIN] * 7, CALIBRATION if calibrated else TRAIN, VALIDATION, TEST])
-    return without_empty(names[tenth], what, calibrated=calibrated)
+    return without_empty(names[tenth], what, calibrated=calibrated, cure=cure)
 
 
 def block_split(

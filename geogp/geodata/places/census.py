@@ -51,13 +51,17 @@ _CODE = re.compile(r"[\w-]{1,60}")
 
 @dataclass(frozen=True)
 class Boundaries:
-    """A region, its counties and urban areas (None if not found), the files read, and warnings."""
+    """A region, its counties and urban areas (None if not found), the files read, and warnings.
+
+    `on_land` says whether the region lost what lies outside the states; see `read_around`.
+    """
 
     region: Region
     files: tuple[InputFile, ...]
     warnings: tuple[str, ...]
     counties: PolygonLayer | None = None
     urban_areas: PolygonLayer | None = None
+    on_land: bool = False
 
 
 @reading_process()
@@ -101,7 +105,8 @@ def read_around(
     states = _states(reading)
     touched = gpd.GeoDataFrame() if states is None else states[states.intersects(region.wrapped)]
     codes = [str(code) for code in touched.get("STUSPS", ())]
-    if measured is not None and len(touched):
+    on_land = measured is not None and len(touched) > 0
+    if measured is not None and on_land:
         land = touched.geometry.union_all()
         beyond = measured[~shapely.covers(land, measured)]
         shape = shapely.union_all([region.wrapped.intersection(land), *beyond])
@@ -110,7 +115,8 @@ def read_around(
     counties = _counties(reading, codes)
     if counties is not None:
         counties = counties[counties.intersects(region.wrapped)]
-    return _boundaries(reading, region, counties, _urban_areas(reading, codes, vintage))
+    made = _boundaries(reading, region, counties, _urban_areas(reading, codes, vintage))
+    return replace(made, on_land=on_land)
 
 
 @reading_process()

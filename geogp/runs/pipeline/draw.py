@@ -265,7 +265,8 @@ def _title(inputs: Inputs, question: Question, quantity: Quantity, service: str)
     place = (
         heading if first == last else f"{quarter_label(first)} to {quarter_label(last)}, {heading}"
     )
-    return f"{subject}: {own_measurements(int(rows.tests.sum()), place)}"
+    used = sum(file.rows_used for file in inputs.ingested.files)
+    return f"{subject}: {own_measurements(used, place)}"
 
 
 def _warnings(

@@ -34,6 +34,11 @@ DEMO: dict[str, tuple[float, float]] = {
 }
 """Times of `geogp demo` on one core of a shared server (AMD EPYC), for a first map of a field."""
 
+ALIKE = 10.0
+"""The demo tells nothing about fits of so many times fewer or more rows: those of few rows, for
+example, are cross-validated.
+"""
+
 OTHER_MACHINE = 2.0
 """Another machine may be so many times faster or slower."""
 
@@ -61,7 +66,9 @@ def expect(clock: PhaseClock, inputs: Inputs, plan: Plan, *, fits: bool) -> None
             clock.expected[phase] = seconds * more
         elif more > 0:
             clock.rough[phase] = _between(seconds, more)
-    if not clock.expected and not clock.rough and plan.model.name.has_tiles:
+    likeness = clock.work["fit"] / DEMO["fit"][1]
+    alike = 1 / ALIKE <= likeness <= ALIKE
+    if not clock.expected and not clock.rough and plan.model.name.has_tiles and alike:
         for phase, (seconds, work) in DEMO.items():
             least, most = _between(seconds, clock.work[phase] / work)
             clock.rough[phase] = least / OTHER_MACHINE, most * OTHER_MACHINE

@@ -135,7 +135,7 @@ def _read_region(
     boundaries = settings.place.read(extent.shape, extent.measured)
     note = f"no region was given: the map shows places within {extent.reach_km:.2g} km of a tile "
     note += "with tests"
-    if settings.boundaries is not None:
+    if boundaries.on_land:
         note += ", on the land of the states in --boundaries"
     listener.stage(f"{points.path.name}, {EXTENT}: {note}")
     near = town_near(boundaries.region)

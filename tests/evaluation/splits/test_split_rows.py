@@ -137,7 +137,10 @@ def test_cells_are_a_tenth_of_a_degree():
 def test_empty_parts_are_refused():
     with pytest.raises(DataError, match=r"test 0 from 5 rows split at random.*larger region"):
         random_split(np.arange(5, dtype=np.uint64), np.zeros(5, np.int64), 3)
-    with pytest.raises(DataError, match=r"from 1 tiles split at random 8:1:1. Choose more"):
+    with pytest.raises(
+        DataError,
+        match=r"from 1 tiles split at random 8:1:1\. Choose a larger region, or the split",
+    ):
         tile_split(np.zeros(5, np.uint64), 3)
     with pytest.raises(DataError, match=r"train 0, validation 0, test 4 from 4 rows in 2 cells"):
         assign_cells(np.array([[0, 0], [0, 0], [1, 0], [1, 0]]), 0, "cells")
