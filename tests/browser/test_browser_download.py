@@ -62,8 +62,9 @@ def test_the_table_of_a_signal_has_decibels(visit, tmp_path):
     for name, level in (("lower", 0.025), ("median", 0.5), ("upper", 0.975)):
         expected = quantile(data, data["shown"], level)[inside]
         np.testing.assert_allclose(table[f"{name}_db"], expected, atol=6e-3)
-    met = probability(data, data["shown"], 5)[inside]
-    np.testing.assert_allclose(table["p_at_least_5_db"], met, rtol=6e-4, atol=1e-9)
+    threshold = data["threshold"]["shown"]
+    met = probability(data, data["shown"], threshold)[inside]
+    np.testing.assert_allclose(table[f"p_at_least_{threshold:g}_db"], met, rtol=6e-4, atol=1e-9)
 
 
 def test_the_squares_in_view_are_those_of_the_tiles(visit, made, tmp_path):

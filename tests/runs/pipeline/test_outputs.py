@@ -32,6 +32,7 @@ def test_every_format_holds_the_same_values(finished, grid):
         np.testing.assert_array_equal(table[name].to_numpy(), values, err_msg=name)
     assert set(table["stratum"]) == {"urban", "rural"}
     names = {*names, "quadkey", "longitude", "latitude", "stratum", "geometry"}
+    names |= {f"{side}_{percent}_mbps" for side in ("lower", "upper") for percent in (50, 80)}
     assert set(table.columns) == names
     assert {"tiles.parquet", "far.tif", "tests.tif"} <= set(run_json(finished)["files"])
     assert not (finished.path / "grid.zarr").exists()

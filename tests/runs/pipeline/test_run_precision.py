@@ -17,6 +17,7 @@ from geogp.errors import RequestError
 from geogp.models.numerics.precision import current_precision
 from geogp.records.map_settings import MapSettings
 from geogp.runs.pipeline.run_map import run_map
+from geogp.runs.run_folder import LEVEL_FILE
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +27,10 @@ def single(small, tmp_path_factory):
     return request
 
 
-def test_no_level_is_kept(single):
-    assert not list(single.out.glob("level_*"))
+def test_no_level_is_kept(single, finished):
+    name = LEVEL_FILE.format("*")
+    assert list(finished.path.glob(name))
+    assert not list(single.out.glob(name))
 
 
 def test_it_is_in_the_record_of_the_run_and_the_fit_is_kept(single, finished):

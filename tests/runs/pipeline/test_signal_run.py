@@ -198,7 +198,10 @@ def test_stored_answers_name_their_units(run):
     assert areas.content["mean"] == "arithmetic: of decibels, over tiles"
     assert following.content["unit"].startswith("variance of the level in dB,")
     labels = {column.label for answer in (areas, change, following) for column in answer.columns}
-    assert {"level, dBm", "median, dBm", "2023Q4, dBm", "after, dB"} <= labels
+    assert {
+        *("level without noise, dBm", "level of the middle tile, dBm", "level 2023Q4, dBm"),
+        "after, dB",
+    } <= labels
     assert all(text.endswith(" dB") for row in change.texts for text in row[-4:-2])
     texts = json.dumps([[answer.content, answer.before] for answer in (areas, change, below)])
     assert not re.search(r"log10|Mbps|speed|geometric|percent|%\"", texts)
