@@ -305,7 +305,7 @@ def test_other_models(small, tmp_path, model):
 def test_presets_other_than_quick_draw_the_map_from_all_but_the_validation_rows(small, tmp_path):
     request = small.request(tmp_path / "run", preset="standard", epochs=1)
     found = run_map(request)
-    assert set(run_json(found)["metrics"]) == {"random", "blocks"}
+    assert set(run_json(found)["metrics"]) == {"random", "tiles", "blocks"}
     model, _ = load_model(found.path / "model.safetensors")
     _, seen = observations_of(small)
     counts = run_json(found)["n"]["random"]
