@@ -197,7 +197,8 @@ def well_figure(found: Figures) -> Figure:
             groups = found["splits"][split]
             # Too few blocks have no interval.
             kept = [g for g in groups if (g["stratum"], g["tests"]) in places and g["level"][2]]
-            middle, low, high = 10 ** np.array([one["level"] for one in kept], float).T
+            levels = np.array([one["level"] for one in kept], float).reshape(-1, 3)
+            middle, low, high = 10**levels.T
             at = [places[one["stratum"], one["tests"]] - 0.2 * number + 0.1 for one in kept]
             style: Any = {"color": mark.colour, "marker": mark.marker, "lw": 1, "ms": 4}
             bars = (middle - low, high - middle)
