@@ -81,7 +81,7 @@ def test_without_the_split_by_tiles_only_tiles_measured_once_stand_for_unmeasure
     report, _ = report_of(run_of, worlds["random"], worlds["blocks"], **MAP)
     unmeasured = report.places[1]
     assert (unmeasured.split, unmeasured.n, unmeasured.share) == ("random", 200, 0.1)
-    assert "of tiles that were measured only once" in report.reliance[unmeasured.title]
+    assert "of tiles of which the fit has no other row" in report.reliance[unmeasured.title]
     assert report.reliance["Not checked"].endswith("make a run with --split tiles.")
     assert "nearby" not in report.reliance["Not checked"]
 
