@@ -48,4 +48,7 @@ def test_a_run_says_which_split_stands_for_which_tiles_and_how_many_these_are(sm
     found = told["Unmeasured tiles among measured ones"]
     assert "each tile has one row, so this split holds out whole tiles" in found
     assert f"{100 * near.mean():.1f} % of the map's tiles have no measurement" in found
-    assert f"Of {run['n']['random']['test']} measurements of tiles without any other" in found
+    rows = pd.read_parquet(made.path / "test_predictions.parquet")
+    tested = (rows["split"] == "random") & (rows["distance_km"] <= 1)
+    assert 0 < tested.sum() < run["n"]["random"]["test"]
+    assert f"Of {tested.sum()} measurements of tiles without any other" in found
