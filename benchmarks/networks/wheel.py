@@ -9,23 +9,29 @@ are uniform in the unit disk; there are 5 actions and a rare large reward outsid
 phase has 20 steps of Thompson sampling, each with a new draw from the posterior, then 100 gradient
 steps and one new posterior. With --growth g, phases become longer: a phase has g times as many
 steps as were played before, and at least 20. Each run has its own file under --out, the table is
-written after each run, and the same command continues where it stopped. With --device cuda, models
+written after each run, with the runs that it had before, and the same command continues where it
+stopped. With --device cuda, models
 are on a GPU and seconds are of the wall; runs are in a folder of their own in --out, and --table
 should name another folder too.
 """
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import product
+from typing import Any
 
 import numpy as np
 
 from benchmarks.markdown import table, with_error
 from benchmarks.networks.wheel_policies import (
     ACTIONS,
+    DRAWS,
+    FUNCTIONS,
     POLICIES,
     REWARD_SCALE,
+    SHARE,
+    WINDOW,
     ModelPolicy,
     inputs,
 )
@@ -73,6 +79,7 @@ class Case:
     gradient_steps: int = 100
     growth: float = 0.0
     width: int = 100
+    draws: str = FUNCTIONS
 
 
 @dataclass
@@ -124,7 +131,7 @@ class Run:
         self.played = Played(contexts, actions, rewards, np.zeros(0), np.zeros(0))
         ground = np.repeat(draw_contexts(rng, 50), ACTIONS, axis=0)
         ground = inputs(ground, np.tile(np.arange(ACTIONS), 50))
-        self.policy = POLICIES[case.model](case.width, ground)
+        self.policy = POLICIES[case.model](case.width, ground, case.draws)
         if isinstance(self.policy, ModelPolicy):
             self.policy.model.to(device)
 
@@ -191,65 +198,127 @@ class Run:
         )
 
 
-def page(results: list[Figures], seeds: int, runs: int) -> str:
-    """Return the Markdown of the results, of `runs` runs that were asked for."""
-    first, times = results[0], times_of(results[0])
-    where = f" Seconds are {times.wall}; linear regressions are on the CPU." if times.wall else ""
-    lines = []
-    for delta, model in product(DELTAS, POLICIES):
-        rows = [r for r in results if (r["model"], r["delta"]) == (model, delta)]
-        if not rows:
-            continue
-        cumulative, simple = (
-            with_error([r[key] for r in rows], 2) for key in ("cumulative", "simple")
-        )
-        quarters = ", ".join(f"{q:.1f}" for q in np.mean([r["by_quarter"] for r in rows], axis=0))
-        paper = dict(zip(DELTAS, PAPER.get(model, ()), strict=False)).get(delta)
-        theirs = f"{paper[0]:.2f} ± {paper[1]:.2f}" if paper else ""
-        seconds = f"{np.mean([r[times.key] for r in rows]):.0f}"
-        cells = (cumulative, quarters, simple, seconds, theirs)
-        lines.append((f"{delta:g}", f"`{model}`", len(rows), *cells))
-    header = ("delta", "policy", "seeds", "cumulative", "after each quarter", "simple", times.unit)
-    header = (*header, "paper, cumulative")
-    horizon, growth = first["horizon"], first["growth"]
-    deltas = ", ".join(f"{delta:g}" for delta in sorted({r["delta"] for r in results}))
+def page(results: list[Figures]) -> str:
+    """Return the Markdown of the results, with a section for each kind of run."""
+    kinds: dict[tuple[Any, ...], list[Figures]] = {}
+    for one in sorted(results, key=_kind):
+        kinds.setdefault(_kind(one), []).append(one)
+    sections = "\n".join(_section(rows) for rows in kinds.values())
     return f"""# The Wheel bandit
 
-{len(results)} of {runs} runs (seeds: {seeds}, deltas: {deltas}); the paper has 10 seeds, 5 deltas.
-
-    python -m benchmarks networks.wheel --horizon {horizon} --growth {growth} --seeds {seeds}\
-{times.option}
-
-A run has {horizon:,} steps (16,000 in the paper). A phase has {STEPS} steps, or {growth:g} times
-the steps before it if that is more; then there are {first["gradient_steps"]} gradient steps and one
-new posterior. In the paper, each phase has 20 steps and there is a new posterior at every gradient
-step. Networks: 2 x 100 for last layers, residual of width 100 and rank 100 for `vbll` and
-`dbk-silu`. `rich-bll-s` uses 30 % of the rows. `linear` is the full posterior of a regression for
-each action (in the paper: its diagonal).
-
-Two settings of an earlier table made `vbll` and `dbk-silu` worse than uniform at delta 0.95:
-
-- Targets were standardised by the rows so far. First pulls without a large reward then give
-  posterior standard deviations near 0.01 where the actions differ by 0.2, and only action 0 is
-  played, at 120 % of the uniform regret. Here targets are divided by {REWARD_SCALE:g}, the largest
-  reward.
-- Posterior and scale of the basis had ten times the learning rate of the network. The few large
-  rewards were then fitted as noise, the squared norm of the features fell to 0 within six phases,
-  and did not recover: still 102 % after 16,000 steps. Here all rates are equal.
-
-`neural-linear` has one regression for each action, as in Riquelme et al. (2018). With one
-regression for all actions it played only action 0 at delta 0.95, at 120 %: the many rows of one
-action narrowed the posterior of the others. The scale, the rates and this form were chosen on seed
-0 with the deltas 0.5 and 0.95, so these lines are not independent of the choice. At delta 0.99 and
-seed 0, all models with one posterior for all actions still play only action 0; they never see a
-large reward. The paper's models find it, with a new posterior at every gradient step.
+Rich, table 3; the paper has 10 seeds and 16,000 steps. A run plays phases of Thompson sampling.
+Between two phases there are 100 gradient steps and one new posterior. Networks: 2 x 100 for last
+layers, residual of width 100 and rank 100 for `vbll` and `dbk-silu`. `rich-bll-s` uses {100 * SHARE:g} %
+of the rows. `linear` is the full posterior of a regression for each action (in the paper: its
+diagonal).
 
 Regret is that of expected rewards, in percent of the uniform policy's on the same contexts; it
 includes the exploration, which has more weight in a short run. Simple regret is that of the action
 with the highest posterior mean, on new contexts at the end. Mean ± standard error over seeds,
-if there are several.{where}
+if there are several.
+{_compared(kinds)}
+## Differences from the paper
+
+- **Phases.** In the paper, a phase has 20 steps, and the posterior is rebuilt at every gradient step.
+  Here it is rebuilt once in each phase. This gives the same actions: they depend on the last
+  posterior before the phase. Phases that grow differ: with a growth of 0.1 there are 57 phases and
+  5,700 gradient steps instead of 80,000.
+- **Draws.** The paper draws the rewards of the actions from their predictive distributions. Here,
+  f is drawn for all actions together, if not said otherwise.
+- **Optimiser.** Each phase starts Adam again, and keeps the epoch with the best log score of the
+  last {WINDOW} rows. The paper says nothing of either.
+- **`vbll`.** The paper has one posterior for each action, here there is one for all.
+- **Scale.** Targets are divided by {REWARD_SCALE:g}, the largest reward. If they are standardised by
+  the rows so far, first pulls without a large reward give posterior standard deviations near 0.01
+  where the actions differ by 0.2, and only action 0 is played, at 120 % of the uniform regret.
+- **Rates.** All parameters have the paper's learning rate. With ten times this rate for the
+  posterior and the scale of the basis, `vbll` and `dbk-silu` fitted the few large rewards as noise,
+  and the squared norm of their features fell to 0.
+- **`neural-linear`** has one regression for each action, as in Riquelme et al. (2018). With one for
+  all actions it played only action 0 at delta 0.95: the many rows of one action narrowed the
+  posterior of the others.
+
+The scale, the rates and the form of `neural-linear` were chosen on seed 0 with the deltas 0.5 and
+0.95, so these lines are not independent of the choice.
+
+{sections}"""
+
+
+def _kind(one: Figures) -> tuple[Any, ...]:
+    """Return what tells kinds of runs apart; the paper's comes first."""
+    return -one["horizon"], one["growth"], one["draws"], one["gradient_steps"], one["width"]
+
+
+def _section(rows: list[Figures]) -> str:
+    """Return the section of the runs of one kind."""
+    first, times = rows[0], times_of(rows[0])
+    lines = []
+    for delta, model in product(DELTAS, POLICIES):
+        found = [r for r in rows if (r["model"], r["delta"]) == (model, delta)]
+        if not found:
+            continue
+        cumulative, simple = (
+            with_error([r[key] for r in found], 2) for key in ("cumulative", "simple")
+        )
+        quarters = ", ".join(f"{q:.1f}" for q in np.mean([r["by_quarter"] for r in found], axis=0))
+        paper = dict(zip(DELTAS, PAPER.get(model, ()), strict=False)).get(delta)
+        theirs = f"{paper[0]:.2f} ± {paper[1]:.2f}" if paper else ""
+        seconds = f"{np.mean([r[times.key] for r in found]):.0f}"
+        cells = (cumulative, quarters, simple, seconds, theirs)
+        lines.append((f"{delta:g}", f"`{model}`", len(found), *cells))
+    header = ("delta", "policy", "seeds", "cumulative", "after each quarter", "simple", times.unit)
+    header = (*header, "paper, cumulative")
+    horizon, growth, draws = first["horizon"], first["growth"], first["draws"]
+    length = f", or {growth:g} times the steps before it if that is more" if growth else ""
+    where = f" Seconds are {times.wall}; linear regressions are on the CPU." if times.wall else ""
+    return f"""## {horizon:,} steps, {_title(first)}
+
+    python -m benchmarks networks.wheel --horizon {horizon} --growth {growth:g} --draws {draws} \\
+        --seeds {len({r["seed"] for r in rows})}{times.option}
+
+A phase has {STEPS} steps{length}: {first["phases"]} phases, {first["phases"] * first["gradient_steps"]:,}
+gradient steps.{where}
 
 {table(header, lines, left=(1, 4))}"""
+
+
+def _title(one: Figures) -> str:
+    """Return the phases and draws of a run in words."""
+    phases = "phases that grow" if one["growth"] else f"phases of {STEPS}"
+    return f"{phases}, draws of {one['draws']}"
+
+
+def _compared(kinds: dict[tuple[Any, ...], list[Figures]]) -> str:
+    """Return the cumulative regrets of two or more kinds of runs over their common seeds."""
+    found = [{(r["delta"], r["model"], r["seed"]): r for r in rows} for rows in kinds.values()]
+    lines = []
+    for delta, model in product(DELTAS, POLICIES):
+        of = [{key[2] for key in one if key[:2] == (delta, model)} for one in found]
+        common = set[int].intersection(*(seeds for seeds in of if seeds)) if any(of) else set()
+        if common and sum(map(bool, of)) > 1:
+            means = [
+                with_error([one[delta, model, seed]["cumulative"] for seed in common], 2)
+                if seeds
+                else ""
+                for one, seeds in zip(found, of, strict=True)
+            ]
+            lines.append((f"{delta:g}", f"`{model}`", len(common), *means))
+    if not lines:
+        return ""
+    header = ("delta", "policy", "seeds", *(_title(rows[0]) for rows in kinds.values()))
+    return f"""
+## The same seeds with other phases and draws
+
+Cumulative regret.
+
+{table(header, lines, left=(1,))}"""
+
+
+def _joined(known: list[Figures], fresh: list[Figures]) -> list[Figures]:
+    """Return all runs; a fresh one replaces a known one of the same case."""
+    names = [field.name for field in fields(Case)]
+    by_case = {tuple(one[name] for name in names): one for one in [*known, *fresh]}
+    return list(by_case.values())
 
 
 def main() -> None:
@@ -266,16 +335,27 @@ def main() -> None:
         models=POLICIES,
         json=False,
     )
+    asked.add_argument("--draws", choices=DRAWS, default=FUNCTIONS, help="of Thompson sampling")
     asked.add_argument("--deltas", type=float, nargs="+", choices=DELTAS, default=DELTAS)
     options = asked.parse_args()
     results: list[Figures] = []
     folder = fits_on(options.device, options.out)
-    runs = list(product(range(options.seeds), options.deltas, options.models))
-    for seed, delta, model in runs:
-        case = Case(model, delta, seed, options.horizon, options.gradient_steps, options.growth)
+    kept_before = options.table / "results.json"
+    known = json.loads(kept_before.read_text()) if kept_before.exists() else []
+    for seed, delta, model in product(range(options.seeds), options.deltas, options.models):
+        case = Case(
+            model,
+            delta,
+            seed,
+            options.horizon,
+            options.gradient_steps,
+            options.growth,
+            draws=options.draws,
+        )
         path = folder / ("-".join(str(value) for value in asdict(case).values()) + ".json")
         results.append(kept(path, lambda case=case: Run(case, options.device).play()))
         say(results[-1])
-        write_results(options.table, page(results, options.seeds, len(runs)), results)
+        all_runs = _joined(known, results)
+        write_results(options.table, page(all_runs), all_runs)
     if options.json:
         print(json.dumps(results))

@@ -36,6 +36,12 @@ standard deviation is that of small rewards, 0.1, and Thompson sampling never fi
 SHARE = 0.3
 """Share of the rows in the subsampled form of ``rich-bll`` (Rich, appendix D)."""
 
+FUNCTIONS, REWARDS = DRAWS = ("functions", "rewards")
+"""What Thompson sampling draws: f at all actions together, or y for each action by itself.
+
+The paper (appendix C.2) draws rewards from the predictive distribution of each action.
+"""
+
 PRECISION, SHAPE, RATE = 0.25, 6.0, 6.0
 """Prior of the linear regressions (Riquelme, Tucker and Snoek 2018): of weights and of noise."""
 
@@ -134,7 +140,8 @@ class ModelPolicy(Policy):
 
     joint: JointPosterior
 
-    def __init__(self, name: str, width: int, ground: Floats) -> None:
+    def __init__(self, name: str, width: int, ground: Floats, draws: str = FUNCTIONS) -> None:
+        self.draws = draws
         # Placement and range need rows over the whole disk; they use contexts but no rewards.
         sizes = Architecture(2 + ACTIONS, h=width, r=width)
         self.model: LowRankProcess = build(name, sizes, ground)
@@ -160,9 +167,16 @@ class ModelPolicy(Policy):
         self.joint = joint_posterior(self.model, rows)
 
     def draw(self, contexts: Floats, seed: int) -> Floats:
-        """Draw functions, one for each context."""
-        n = len(contexts)
-        paths = self.joint.sample_paths(every_action(contexts), n, seed=seed)
+        """Draw functions, one for each context, or rewards, each by itself and with its noise."""
+        n, x = len(contexts), every_action(contexts)
+        if self.draws == REWARDS:
+            noise = float(self.model.noise()) * REWARD_SCALE**2
+            sd = np.sqrt(self.joint.variance(x) + noise)
+            drawn: Floats = self.joint.mean(x) + sd * np.random.default_rng(seed).standard_normal(
+                len(x)
+            )
+            return drawn.reshape(n, ACTIONS)
+        paths = self.joint.sample_paths(x, n, seed=seed)
         found: Floats = paths.reshape(n, n, ACTIONS)[np.arange(n), np.arange(n)]
         return found
 
@@ -221,9 +235,9 @@ def _with_one(contexts: Floats) -> Floats:
     return np.column_stack([np.ones(len(contexts)), contexts])
 
 
-POLICIES: dict[str, Callable[[int, Floats], Policy]] = {
-    "uniform": lambda _width, _ground: UniformPolicy(),
-    "linear": lambda _width, _ground: LinearPolicy(),
+POLICIES: dict[str, Callable[[int, Floats, str], Policy]] = {
+    "uniform": lambda *_: UniformPolicy(),
+    "linear": lambda *_: LinearPolicy(),
     "neural-linear": partial(NeuralLinearPolicy, "bll"),
     "bll": partial(ModelPolicy, "bll"),
     "rich-bll": partial(ModelPolicy, "rich-bll"),
@@ -231,4 +245,7 @@ POLICIES: dict[str, Callable[[int, Floats], Policy]] = {
     "vbll": partial(ModelPolicy, "vbll"),
     "dbk-silu": partial(ModelPolicy, "dbk-silu"),
 }
-"""Makers of the policies, from the width of the network and inputs over the whole disk."""
+"""Makers of the policies, from the width of the network, inputs over the whole disk, and `DRAWS`.
+
+The regressions always draw functions.
+"""

@@ -16,10 +16,6 @@ def _last_layers(held):
     return held["seeds"], plans
 
 
-def _wheel(held):
-    return held, len({one["seed"] for one in held}), len(held)
-
-
 def _by_table_and_model(held):
     return ({(one["table"], one["model"]): one for one in held},)
 
@@ -56,7 +52,7 @@ PAGES = {
     "out-of-distribution/table": ("networks.out_of_distribution", lambda held: (held["cases"],)),
     "scale-figures/table": ("networks.scale_figures", lambda held: (held["groups"],)),
     "scale-regression/table": ("networks.scale_regression", lambda held: (held["fits"], 50)),
-    "wheel/table": ("networks.wheel", _wheel),
+    "wheel/table": ("networks.wheel", _whole),
     "bytes-read/table": ("speed.bytes_read", lambda held: (held, "NM")),
     "page/table": ("pages.page_speed", _whole),
     "paper-scale/table": ("speed.paper_scale", _whole),
