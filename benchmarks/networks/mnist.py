@@ -6,7 +6,8 @@
 of neural network Gaussian processes" (Scale), tables 2 to 4, and of Calvo-Ordoñez et al., "Richer
 Bayesian Last Layers with Subsampled NTK Features" (Rich), table 5. Each group of methods, kind of
 training rows and seed has its own file under --out, and the same command continues where it
-stopped; the page has what is there. --groups computes only some groups.
+stopped. --groups computes only some groups, and --first begins with a later seed; the page has all
+files that are there, and with --seeds 0, nothing is computed.
 """
 
 import argparse
@@ -34,6 +35,7 @@ from benchmarks.networks.mnist_rows import CORRUPTIONS, corrupted, other_digits,
 from benchmarks.script import Figures, Floats, all_kept, kept, machine, options_of, say
 from geogp import ClassGP
 from geogp.distributions.class_prediction import ClassPrediction
+from geogp.errors import RequestError
 from geogp.evaluation.class_scores import class_scores
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import fit
@@ -249,4 +251,7 @@ def main() -> None:
     options = options_of(
         __doc__, out="mnist", table="digits", seeds=3, first=0, groups=tuple(GROUPS)
     )
-    write_part(options.table, "mnist", {"machine": machine(), "figures": study(options)})
+    figures = study(options)
+    if not figures:
+        raise RequestError(f"expected seeds, or files of fits in {options.out}; found none.")
+    write_part(options.table, "mnist", {"machine": machine(), "figures": figures})

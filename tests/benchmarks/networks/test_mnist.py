@@ -181,14 +181,16 @@ def test_last_layers_have_the_logits_of_the_same_network(bench, monkeypatch):
         assert (laws[name].mutual_information > 0).any()
 
 
-def test_a_tiny_study_and_its_page(bench, tmp_path, monkeypatch):
+def test_a_tiny_study_and_its_page(bench, tmp_path, monkeypatch, capsys):
     whole, others = bench.rows_of, bench.other_digits()[:50]
     monkeypatch.setattr(bench, "rows_of", lambda *of: _cut(whole(*of), 150))
     monkeypatch.setattr(bench, "other_digits", lambda: others)
     monkeypatch.setattr(bench, "SPARSE", {"rank": 5, "epochs": 1})
-    options = ["--seeds", "2", "--groups", "sparse", "--out", tmp_path / "out"]
-    for _ in range(2):
-        assert run(BENCH, *map(str, options), "--table", str(tmp_path)) == 0
+    options = ["--groups", "sparse", "--out", tmp_path / "out", "--table", tmp_path]
+    for seeds, code in ((0, 2), (2, 0), (0, 0)):
+        assert run(BENCH, "--seeds", seeds, *options) == code
+    told = capsys.readouterr().err
+    assert told.startswith("error: expected seeds, or files of fits in ")
     figures = json.loads((tmp_path / "results.json").read_text())["mnist"]["figures"]
     described = [(one["training"], one["seed"], one["rows"][1]) for one in figures]
     assert described == [(k, seed, 150) for k in ("clean", "removed") for seed in (0, 1)]
