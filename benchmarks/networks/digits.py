@@ -23,8 +23,8 @@ from scipy import ndimage
 from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 
-from benchmarks.networks.digits_table import page
-from benchmarks.script import Figures, Floats, kept, options_of, say, write_results
+from benchmarks.networks.digits_table import write_part
+from benchmarks.script import Figures, Floats, kept, machine, options_of, say
 from geogp import ClassGP
 from geogp.distributions.prediction import Prediction
 from geogp.evaluation.class_scores import class_scores
@@ -34,6 +34,7 @@ from geogp.models.fitting.loop import fit
 from geogp.models.papers.classes.softmax_layers import EnrichedSoftmax
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
+from geogp.models.process.lowrank import LowRankProcess
 
 Codes = NDArray[np.intp]
 
@@ -94,9 +95,10 @@ def images(seed: int) -> Images:
 
 
 def rotated(x: Floats, angle: float) -> Floats:
-    """Return images rotated about their centre, (n, 64)."""
+    """Return square images rotated about their centre, (n, pixels)."""
+    side = math.isqrt(x.shape[1])
     turned = ndimage.rotate(
-        x.reshape(-1, 8, 8), angle, axes=(1, 2), reshape=False, order=1, cval=-1.0
+        x.reshape(-1, side, side), angle, axes=(1, 2), reshape=False, order=1, cval=-1.0
     )
     return turned.clip(-1, 1).reshape(len(x), -1)
 
@@ -112,7 +114,7 @@ def fitted(model: str, members: int, rows: Images, seed: int) -> ClassGP:
     found = ClassGP(
         model,
         members=members,
-        classes=range(10),
+        classes=list(range(10)),
         scaling="none",
         random_state=seed,
         device="cpu",
@@ -123,17 +125,16 @@ def fitted(model: str, members: int, rows: Images, seed: int) -> ClassGP:
 def subsampled(rows: Images, seed: int) -> Answer:
     """Return the enriched last layer whose covariance uses a share of the training rows."""
     found = fitted("class-rich-bll", 1, rows, seed)
-    take_share(found, rows.train[0], seed)
+    network = found.networks_[0]
+    assert isinstance(network, EnrichedSoftmax)
+    take_share(network, network.scaled(rows.train[0][~found.validation_]), seed)
     return Answer(found.predict_proba, lambda x: found.predict_distribution(x).logit_variance)
 
 
-def take_share(found: ClassGP, x: Floats, seed: int) -> None:
-    """Replace the covariance of an enriched last layer by that of a share of its rows x (n, d)."""
-    network = found.networks_[0]
-    assert isinstance(network, EnrichedSoftmax)
-    scaled = network.scaled(x[~found.validation_])
+def take_share(network: EnrichedSoftmax, scaled: torch.Tensor, seed: int) -> None:
+    """Set the covariance of an enriched last layer to that of a share of its scaled rows (n, d)."""
+    most = max(round(SHARE * len(scaled)), network.basis.rank)
     with torch.no_grad():
-        most = max(round(SHARE * len(scaled)), network.basis.rank)
         network.take_factor(network.factor(scaled, seed, most))
 
 
@@ -143,23 +144,11 @@ def one_hot(model: str, rows: Images, seed: int) -> Answer:
     The probability of a class is the probability that its value is the largest of all. The score
     is the sd of the value of the most probable class. Removed classes have the probability 0.
     """
-    x, y = rows.train
-    held = np.random.default_rng(seed).random(len(y)) < 0.1
-    classes = np.unique(y)
-    networks = []
-    for one in classes:
-        target = (y == one).astype(np.float64)
-        data, chosen = (Data(x[part], target[part]) for part in (~held, held))
-        varying = data.x.min(0) < data.x.max(0)
-        names = tuple(f"x{k}" for k in range(x.shape[1]))
-        dropped = tuple(name for name, used in zip(names, varying, strict=True) if not used)
-        sizes = Architecture(x.shape[1], r=128, columns=names, dropped=dropped)
-        network = build(model, sizes, data.x, placement="kmeans++", noise_start=0.1, seed=seed)
-        fit(network, data, chosen, FitSettings(epochs=3, batch=len(data.y), optimiser="lbfgs"))
-        networks.append(network)
+    networks = indicator_processes(model, rows, seed)
+    classes = np.array(list(networks))
 
     def laws(at: Floats) -> list[Prediction]:
-        return [network.predict(at) for network in networks]
+        return [network.predict(at) for network in networks.values()]
 
     def probabilities(at: Floats) -> Floats:
         found = np.zeros((len(at), 10))
@@ -172,13 +161,38 @@ def one_hot(model: str, rows: Images, seed: int) -> Answer:
         return np.stack([law.sd for law in found])[best, np.arange(len(at))]
 
     def density(at: Floats, known: Codes) -> Floats:
-        scores = (
-            law.log_score((known == one).astype(np.float64))
-            for law, one in zip(laws(at), classes, strict=True)
-        )
-        return functools.reduce(np.add, scores)
+        return indicator_density(laws(at), classes, known)
 
     return Answer(probabilities, unusual, density)
+
+
+def indicator_processes(
+    model: str, rows: Images, seed: int, epochs: int = 3
+) -> dict[int, LowRankProcess]:
+    """Fit a process to the indicator of each class; an epoch has ten iterations of L-BFGS."""
+    x, y = rows.train
+    held = np.random.default_rng(seed).random(len(y)) < 0.1
+    found = {}
+    for one in np.unique(y).tolist():
+        target = (y == one).astype(np.float64)
+        data, chosen = (Data(x[part], target[part]) for part in (~held, held))
+        varying = data.x.min(0) < data.x.max(0)
+        names = tuple(f"x{k}" for k in range(x.shape[1]))
+        dropped = tuple(name for name, used in zip(names, varying, strict=True) if not used)
+        sizes = Architecture(x.shape[1], r=128, columns=names, dropped=dropped)
+        process = build(model, sizes, data.x, placement="kmeans++", noise_start=0.1, seed=seed)
+        fit(process, data, chosen, FitSettings(epochs=epochs, batch=len(data.y), optimiser="lbfgs"))
+        found[one] = process
+    return found
+
+
+def indicator_density(laws: Sequence[Prediction], classes: Codes, known: Codes) -> Floats:
+    """Return minus the log density of the indicators of all classes, (n,)."""
+    scores = (
+        law.log_score((known == one).astype(np.float64))
+        for law, one in zip(laws, classes, strict=True)
+    )
+    return functools.reduce(np.add, scores)
 
 
 def largest_probabilities(laws: Sequence[Prediction]) -> Floats:
@@ -270,5 +284,4 @@ def study(options: argparse.Namespace) -> list[Figures]:
 def main() -> None:
     """Make the figures whose files do not exist yet, and the table."""
     options = options_of(__doc__, out="digits", table="digits", seeds=5, methods=METHODS)
-    figures = study(options)
-    write_results(options.table, page(figures), figures)
+    write_part(options.table, "digits", {"machine": machine(), "figures": study(options)})

@@ -1,14 +1,15 @@
-"""The page of `digits.py`: its table, and the comparisons that the papers make on other images."""
+"""The page of `digits.py` and `mnist.py`; and of `digits.py`, the comparisons and scores."""
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
 
-import geogp
 from benchmarks.markdown import table, with_error
-from benchmarks.script import Figures
+from benchmarks.networks import mnist_table
+from benchmarks.script import Figures, write_results
 
 COLUMNS = {
     "accuracy": ("accuracy", 3),
@@ -150,23 +151,44 @@ def _shown(rows: Sequence[Figures], figure: str, digits: int) -> str:
     return f"{np.mean(values):.0f}" if not digits else with_error(values, digits)
 
 
-def page(figures: Sequence[Figures]) -> str:
-    """Return the page."""
+def page(parts: dict[str, Figures]) -> str:
+    """Return the page, from the figures and the machine of `mnist.py` and of `digits.py`."""
+    sections = {"mnist": mnist_table.section, "digits": section}
+    shown = "\n".join(make(parts[name]) for name, make in sections.items() if name in parts)
+    return f"""# Classes of small images
+
+Models of classes, compared as in tables 2 to 4 of Lee et al., "Scale mixtures of neural network
+Gaussian processes" (Scale), and in table 5 of Calvo-Ordoñez et al., "Richer Bayesian Last Layers
+with Subsampled NTK Features" (Rich). Lower NLL and ECE (15 bins), and higher accuracy and AUROC,
+are better.
+
+{shown}"""
+
+
+def write_part(folder: Path, name: str, part: Figures) -> None:
+    """Write the page and its figures with a new part; the other part stays as it is."""
+    known = folder / "results.json"
+    parts = json.loads(known.read_text("utf-8")) if known.exists() else {}
+    parts |= {name: part}
+    write_results(folder, page(parts), parts)
+
+
+def section(part: Figures) -> str:
+    """Return the section on scikit-learn's digits."""
+    figures, about = part["figures"], part["machine"]
     seeds = sorted({one["seed"] for one in figures})
     rows = np.mean([one["rows"] for one in figures], 0).round().astype(int)
-    return f"""# Classes of small images
+    return f"""## scikit-learn's digits
 
     python -m benchmarks networks.digits --seeds {len(seeds)}
 
-{len(seeds)} seeds of scikit-learn's digits (1,797 images of 8 x 8 pixels). The papers use MNIST
-and its variants, CIFAR10, SVHN (Scale) and CIFAR-10 (Rich); these images are not at
-hand, so no figure of the papers can be reproduced here, only the order of the methods. The papers
-have convolutional networks and kernels; here, networks have two layers of 64 units, and kernels
-belong to fully connected networks. Each seed removes three classes from the training rows, and
-divides the rows 8:2 ({rows[0]} training rows with the tenth that chooses the epoch, {rows[1]}
-test rows of known classes and {rows[2]} of removed classes, on average). All methods of a seed
-have the same rows, and the last layers have the same network. One thread of a CPU, geogp
-{geogp.__version__}, torch {torch.__version__}.
+{len(seeds)} seeds of scikit-learn's digits (1,797 images of 8 x 8 pixels). The papers have other
+images, so only the order of the methods can be compared. Networks have two layers of 64 units, and
+kernels belong to fully connected networks. Each seed removes three classes from the training rows,
+and divides the rows 8:2 ({rows[0]} training rows with the tenth that chooses the epoch, {rows[1]}
+test rows of known classes and {rows[2]} of removed classes, on average). All methods of a seed have
+the same rows, and the last layers have the same network. One thread of a CPU, geogp
+{about["geogp"]}, torch {about["torch"]}.
 
 - **NLL, ECE** (15 bins), **Brier**: test rows of the seven known classes. Lower is better.
 - **NLL, all classes**: test rows of all ten classes, as "w. OOD" of Scale. The models know that
@@ -178,13 +200,13 @@ have the same rows, and the last layers have the same network. One thread of a C
   logits (sparse processes and ensembles), the variance of the logit (last layers), or the entropy
   (`class-dnn`); "by entropy" for all.
 
-Mean ± standard error over the seeds:
-
-{scores_table(figures)}
 The comparisons of the papers, as first method minus second method, paired by seed. The NLL of
 indicators is minus the log density of the indicators of the known classes (Scale F).
 
 {claims_table(figures)}
+Mean ± standard error over the seeds:
+
+{scores_table(figures)}
 Differences from the papers: the covariance of `class-bll` and `class-rich-bll` comes from all
 rows of all classes (Rich C.3: subsets of 1,024 rows for each class), and is the same for all
 logits. Probabilities average 256 Sobol draws (Rich: 50 draws). Ensembles are trained by AdamW

@@ -208,9 +208,9 @@ def page(results: list[Figures]) -> str:
 
 Rich, table 3; the paper has 10 seeds and 16,000 steps. A run plays phases of Thompson sampling.
 Between two phases there are 100 gradient steps and one new posterior. Networks: 2 x 100 for last
-layers, residual of width 100 and rank 100 for `vbll` and `dbk-silu`. `rich-bll-s` uses {100 * SHARE:g} %
-of the rows. `linear` is the full posterior of a regression for each action (in the paper: its
-diagonal).
+layers, residual of width 100 and rank 100 for `vbll` and `dbk-silu`. `rich-bll-s` uses
+{100 * SHARE:g} % of the rows. `linear` is the full posterior of a regression for each action (in
+the paper: its diagonal).
 
 Regret is that of expected rewards, in percent of the uniform policy's on the same contexts; it
 includes the exploration, which has more weight in a short run. Simple regret is that of the action
@@ -219,8 +219,8 @@ if there are several.
 {_compared(kinds)}
 ## Differences from the paper
 
-- **Phases.** In the paper, a phase has 20 steps, and the posterior is rebuilt at every gradient step.
-  Here it is rebuilt once in each phase. This gives the same actions: they depend on the last
+- **Phases.** In the paper, a phase has 20 steps, and the posterior is rebuilt at every gradient
+  step. Here it is rebuilt once in each phase. This gives the same actions: they depend on the last
   posterior before the phase. Phases that grow differ: with a growth of 0.1 there are 57 phases and
   5,700 gradient steps instead of 80,000.
 - **Draws.** The paper draws the rewards of the actions from their predictive distributions. Here,
@@ -228,9 +228,9 @@ if there are several.
 - **Optimiser.** Each phase starts Adam again, and keeps the epoch with the best log score of the
   last {WINDOW} rows. The paper says nothing of either.
 - **`vbll`.** The paper has one posterior for each action, here there is one for all.
-- **Scale.** Targets are divided by {REWARD_SCALE:g}, the largest reward. If they are standardised by
-  the rows so far, first pulls without a large reward give posterior standard deviations near 0.01
-  where the actions differ by 0.2, and only action 0 is played, at 120 % of the uniform regret.
+- **Scale.** Targets are divided by {REWARD_SCALE:g}, the largest reward. If they are standardised
+  by the rows so far, first pulls without a large reward give posterior standard deviations near
+  0.01 where the actions differ by 0.2, and only action 0 is played, at 120 % of the uniform regret.
 - **Rates.** All parameters have the paper's learning rate. With ten times this rate for the
   posterior and the scale of the basis, `vbll` and `dbk-silu` fitted the few large rewards as noise,
   and the squared norm of their features fell to 0.
@@ -276,8 +276,8 @@ def _section(rows: list[Figures]) -> str:
     python -m benchmarks networks.wheel --horizon {horizon} --growth {growth:g} --draws {draws} \\
         --seeds {len({r["seed"] for r in rows})}{times.option}
 
-A phase has {STEPS} steps{length}: {first["phases"]} phases, {first["phases"] * first["gradient_steps"]:,}
-gradient steps.{where}
+A phase has {STEPS} steps{length}: {first["phases"]} phases,
+{first["phases"] * first["gradient_steps"]:,} gradient steps.{where}
 
 {table(header, lines, left=(1, 4))}"""
 

@@ -52,6 +52,7 @@ PAGES = {
     "out-of-distribution/table": ("networks.out_of_distribution", lambda held: (held["cases"],)),
     "scale-figures/table": ("networks.scale_figures", lambda held: (held["groups"],)),
     "scale-regression/table": ("networks.scale_regression", lambda held: (held["fits"], 50)),
+    "digits/table": ("networks.digits_table", _whole),
     "wheel/table": ("networks.wheel", _whole),
     "bytes-read/table": ("speed.bytes_read", lambda held: (held, "NM")),
     "page/table": ("pages.page_speed", _whole),

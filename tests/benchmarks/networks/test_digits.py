@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from benchmark_scripts import run
+from benchmark_scripts import load, run
 from scipy import special
 
 from geogp.distributions.heavy_shapes import StudentT
@@ -49,12 +49,34 @@ def test_the_largest_of_two_or_four_values(bench):
     assert bench.largest_probabilities(heavy) == pytest.approx(shares, abs=0.006)
 
 
+def test_a_fitted_estimator_knows_ten_classes(bench):
+    rows = bench.images(0)
+    few = bench.Images((rows.train[0][:100], rows.train[1][:100]), rows.test, rows.unknown)
+    for method in ("class-dnn", "class-rich-bll, 40 %"):
+        answer = bench.METHODS[method](few, 0)
+        p = answer.probabilities(rows.test[0])
+        assert p.shape == (len(rows.test[1]), 10)
+        assert (p.argmax(1) == rows.test[1]).mean() > 0.5
+        assert answer.unusual(rows.test[0]).min() > 0
+
+
+def test_a_new_part_of_the_page_leaves_the_other_part(tmp_path, monkeypatch):
+    tables = load("networks.digits_table")
+    monkeypatch.setattr(tables, "section", lambda part: f"eight by eight {part['seed']}\n")
+    monkeypatch.setattr(tables.mnist_table, "section", lambda part: f"MNIST {part['seed']}\n")
+    for name, seed in (("digits", 1), ("mnist", 2), ("digits", 3)):
+        tables.write_part(tmp_path, name, {"seed": seed})
+    stored = json.loads((tmp_path / "results.json").read_text())
+    assert stored == {"digits": {"seed": 3}, "mnist": {"seed": 2}}
+    assert (tmp_path / "table.md").read_text().endswith("MNIST 2\n\neight by eight 3\n")
+
+
 def test_a_study_and_its_page(bench, tmp_path, monkeypatch):
     monkeypatch.setitem(bench.METHODS, "class-dnn", lambda rows, _: _guess(bench, rows))
     options = ["--seeds", "2", "--methods", "class-dnn", "--out", tmp_path / "out"]
     for _ in range(2):
         assert run(BENCH, *map(str, options), "--table", str(tmp_path)) == 0
-    found = json.loads((tmp_path / "results.json").read_text())
+    found = json.loads((tmp_path / "results.json").read_text())["digits"]["figures"]
     assert [one["seed"] for one in found] == [0, 1]
     assert found[0]["accuracy"] > 0.8
     assert found[0]["auroc_removed"] == 0.5

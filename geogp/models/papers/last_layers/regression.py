@@ -101,7 +101,7 @@ def enrich(
 
 def row_factor(network: Mlp, x: Tensor) -> Tensor:
     """Return triangular T, (r, r), with T'T = Phi^r' Phi^r, from chunks of rows."""
-    r = len(network.biases[0]) + 1
+    r = len(network.biases[-1]) + 1
     T = torch.zeros(r, r, dtype=torch.float64, device=x.device)
     nothing = T.new_zeros(r)
     for chunk in x.split(CHUNK):
@@ -127,7 +127,7 @@ def rows_for(network: Mlp, n: int) -> int | None:
 
     Rows times parameters are at most EXACT_ENTRIES.
     """
-    r = len(network.biases[0]) + 1
+    r = len(network.biases[-1]) + 1
     k = max(EXACT_ENTRIES // parameters_before_the_last(network), r)
     return None if n <= k else k
 
