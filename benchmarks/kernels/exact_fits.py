@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from benchmarks.kernels.one_dimension_fits import true_mean
 from benchmarks.number_tables import Table
@@ -18,8 +19,11 @@ from geogp.models.catalogue.build import build
 from geogp.models.fit_settings import FitSettings
 from geogp.models.fitting.loop import FitState, fit
 from geogp.models.joint.law import effective_rank
+from geogp.models.numerics.threads import seeded
+from geogp.models.options import Decay
 from geogp.models.papers.deep_basis.exact_gp import MOST_ROWS, ExactGP, ExactSettings, fit_exact
 from geogp.models.process.architecture import Architecture
+from geogp.models.process.basis_functions import Basis, Features
 from geogp.models.process.data import Data
 from geogp.models.process.diagonals import Diagonal
 from geogp.models.process.lowrank import LowRankProcess
@@ -40,10 +44,10 @@ SCORES = ("mae", "rmse", "nll", "coverage_95")
 
 @dataclass(frozen=True)
 class Training:
-    """Settings of AdamW with cosine decay, and the start of the noise variance.
+    """Settings of AdamW, and the start of the noise variance.
 
     `batch` is None for steps over all rows. The variance is on the scale of the standardised
-    target.
+    target. `tanh` is whether the basis is a `TanhBasis`.
     """
 
     learning_rate: float = 5e-3
@@ -51,6 +55,8 @@ class Training:
     noise_rate: float = 1.0
     noise_start: float = 0.01
     batch: int | None = None
+    decay: Decay = "cosine"
+    tanh: bool = False
 
 
 TRAININGS = {
@@ -59,6 +65,7 @@ TRAININGS = {
     "free noise": Training(noise_rate=10.0),
     "large noise": Training(noise_rate=10.0, noise_start=1.0),
     "batches": Training(2e-3, 10.0, 2.0, batch=256),
+    "paper": Training(1e-3, decay="constant", tanh=True),
 }
 """Settings of the training by their names on the page."""
 
@@ -139,9 +146,25 @@ class Case:
             learning_rate=how.learning_rate,
             head_rate=how.head_rate,
             noise_rate=how.noise_rate,
+            decay=how.decay,
             weight_decay=1e-4,
             seed=self.seed,
         )
+
+
+class TanhBasis(Basis):
+    """The network of DBK-1 for figure 3: two tanh layers of width 128, and a linear layer to r."""
+
+    def __init__(self, d: int, r: int) -> None:
+        super().__init__()
+        self.rank = r
+        self.backbone = nn.Sequential(
+            *(nn.Linear(d, 128), nn.Tanh(), nn.Linear(128, 128), nn.Tanh(), nn.Linear(128, r))
+        )
+
+    def forward(self, x: Tensor) -> Features:
+        """Return the features of inputs (b, d); the residual is 0."""
+        return Features.exact(self.backbone(x))
 
 
 def step_mean(x: Floats) -> Floats:
@@ -207,8 +230,12 @@ def _low_rank(case: Case, parts: dict[str, Data], device: str) -> Figures:
     kind, settings = MODELS[case.model], case.settings()
     sizes = Architecture(train.x.shape[1], h=WIDTH, r=min(kind.r, case.n))
     model = build(kind.row, sizes, train.x, scaling="minmax", seed=case.seed).to(device)
+    how = TRAININGS[case.training]
+    if how.tanh:
+        with seeded(case.seed):
+            model.basis = TanhBasis(sizes.d, sizes.r).to(device)
     with torch.no_grad():
-        model.noise.log_excess.fill_(math.log(TRAININGS[case.training].noise_start))
+        model.noise.log_excess.fill_(math.log(how.noise_start))
     last: Figures = {}
 
     def at_the_end(state: FitState, epochs: int) -> None:
