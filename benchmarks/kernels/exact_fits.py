@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from benchmarks.kernels.one_dimension_fits import true_mean
@@ -229,25 +228,25 @@ def _low_rank(case: Case, parts: dict[str, Data], device: str) -> Figures:
     train, validation, test = (parts[name] for name in ("train", "validation", "test"))
     kind, settings = MODELS[case.model], case.settings()
     sizes = Architecture(train.x.shape[1], h=WIDTH, r=min(kind.r, case.n))
-    model = build(kind.row, sizes, train.x, scaling="minmax", seed=case.seed).to(device)
-    how = TRAININGS[case.training]
+    how, seed = TRAININGS[case.training], case.seed
+    start = how.noise_start
+    model = build(kind.row, sizes, train.x, scaling="minmax", seed=seed, noise_start=start)
+    model.to(device)
     if how.tanh:
-        with seeded(case.seed):
+        with seeded(seed):
             model.basis = TanhBasis(sizes.d, sizes.r).to(device)
-    with torch.no_grad():
-        model.noise.log_excess.fill_(math.log(how.noise_start))
     last: Figures = {}
 
     def at_the_end(state: FitState, epochs: int) -> None:
         if state.epoch == epochs:
-            last.update(_described(case, model, train, test))
+            last.update(described(case, model, train, test))
 
     state = fit(model, train, validation, settings, progress=at_the_end)[1]
     steps = {"best_step": state.best_epoch * case.per_epoch, "validation_nll": state.best_nll}
-    return {**_described(case, model, train, test), **steps, "last": last}
+    return {**described(case, model, train, test), **steps, "last": last}
 
 
-def _described(case: Case, model: LowRankProcess, train: Data, test: Data) -> Figures:
+def described(case: Case, model: LowRankProcess, train: Data, test: Data) -> Figures:
     """Return the scores of the test rows, and what the kernel of a deep basis has become.
 
     `noise_variance`, `largest` and `added` are in the square of the target's unit: the noise
