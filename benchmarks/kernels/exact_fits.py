@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
@@ -230,8 +231,8 @@ def _low_rank(case: Case, parts: dict[str, Data], device: str) -> Figures:
     sizes = Architecture(train.x.shape[1], h=WIDTH, r=min(kind.r, case.n))
     how, seed = TRAININGS[case.training], case.seed
     start = how.noise_start
-    model = build(kind.row, sizes, train.x, scaling="minmax", seed=seed, noise_start=start)
-    model.to(device)
+    untrained = build(kind.row, sizes, train.x, scaling="minmax", seed=seed, noise_start=start)
+    model: Any = untrained.to(device)
     if how.tanh:
         with seeded(seed):
             model.basis = TanhBasis(sizes.d, sizes.r).to(device)
