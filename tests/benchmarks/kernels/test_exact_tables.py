@@ -145,6 +145,14 @@ def test_results_are_added_and_the_longest_fits_are_shown(bench, tmp_path):
     assert f"| figure 3 | 30 | DBK | 3 | 1 | {gain:.3f} | " in text
 
 
+def test_a_fit_with_the_usual_training_stands_for_longer_ones_with_another(bench):
+    one = {"table": "t", "n": 9, "model": "DBK", "seed": 0}
+    ways = [("slow", 500), ("large noise", 20), ("large noise", 50), ("slow", 800)]
+    found = [{**one, "training": training, "steps": steps} for training, steps in ways]
+    assert bench.split(found) == ([found[2]], [])
+    assert bench.split([found[0], found[3]]) == ([found[3]], [])
+
+
 def test_trainings_are_compared_on_figure_3(bench, tmp_path, monkeypatch):
     causes = (bench.Cause(2, "slow", "fast"), bench.Cause(3, "large noise", "large noise", 1))
     ways = {
