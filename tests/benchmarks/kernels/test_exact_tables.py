@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from benchmark_scripts import load, told
+from benchmark_scripts import SCRIPTS, load, told
 
 from geogp.models.catalogue.build import build
 from geogp.models.fitting.loop import fit
@@ -151,6 +151,19 @@ def test_a_fit_with_the_usual_training_stands_for_longer_ones_with_another(bench
     found = [{**one, "training": training, "steps": steps} for training, steps in ways]
     assert bench.split(found) == ([found[2]], [])
     assert bench.split([found[0], found[3]]) == ([found[3]], [])
+
+
+def test_the_usual_training_is_the_best_on_validation_rows(bench):
+    found = json.loads((SCRIPTS / "results" / "exact" / "results.json").read_text())
+    for model in ("DBK", "DBK-c"):
+        scores = {}
+        for one in bench.split(found)[1]:
+            if (one["model"], one["steps"]) == (model, 200):
+                scores.setdefault(one["training"], []).append(one["validation_nll"])
+        assert {len(values) for values in scores.values()} == {3}
+        means = {training: np.mean(values) for training, values in scores.items()}
+        assert sorted(means) == ["fast", "free noise", "large noise", "slow"]
+        assert min(means, key=means.get) == bench.MODELS[model].training
 
 
 def test_trainings_are_compared_on_figure_3(bench, tmp_path, monkeypatch):
