@@ -384,8 +384,8 @@ Figure 3 with {CAUSE_ROWS} rows. These are the trainings, for DBK and for DBK-c:
 {table(("training", *SETTINGS), trainings(), left=(0,))}
 "NLL without c": c(x, x) is not added to the variance of predictions. Noise variance and largest
 k(x, x) of the training rows have the unit of the data, where the noise variance is 0.01, and the
-variance of the mean over x is 0.29. "Trace": tr(C) / (2 n noise variance), the price of an uneven prior variance in nats per row;
-DBK-c does not pay it.
+variance of the mean over x is 0.29. "Trace": tr(C) / (2 n noise variance), the price of an uneven
+prior variance in nats per row; DBK-c does not pay it.
 
 {table((*start, *last, *(f"{name}, last" for name in kernel)), causes(tries), left=(1, 2))}
 {reading(tries)}## Figure 3: one dimension, noise variance 0.01
