@@ -306,9 +306,9 @@ def reading(tries: Sequence[Figures]) -> str:
 
 - **The former comparison was uneven** (first two lines). An earlier version of this page trained
   DBK as `slow` and DBK-c as `fast`. In 200 steps, `slow` changes the logarithm of the noise
-  variance by at most 0.5. The way from 0.01 to the true noise, which is 0.033 for a standardised
-  target, is 1.2. So the noise variance of DBK was {slow[1]:.4f} and its coverage {slow[0]:.0f} %.
-  With `slow` for both, the NLL is {both(200, "slow")}.
+  variance by about 0.5 at most. The way from 0.01 to the true noise, which is 0.033 for a
+  standardised target, is 1.2. So the noise variance of DBK was {slow[1]:.4f} and its coverage
+  {slow[0]:.0f} %. With `slow` for both, the NLL is {both(200, "slow")}.
 - **The start of the noise variance harms DBK.** With `free noise`, which starts at 0.01, 200 steps
   give {both(200, "free noise")}. With the same training and a start at 1, they give
   {both(200, "large noise")}. The trace is divided by twice the noise variance. While this is too
