@@ -40,6 +40,7 @@ PAGES = {
         "accuracy.rank",
         lambda held: ("Puerto Rico", "nystrom-mixed", held),
     ),
+    "exact/table": ("kernels.exact_tables", _whole),
     "one-dimension/table": ("kernels.one_dimension", _whole),
     "scenarios/table": ("kernels.scenarios", _whole),
     "student/table": ("kernels.student", _whole),
