@@ -228,6 +228,11 @@ def page(figures: Sequence[Figures], iterations: int, copies: Sequence[Figures])
     most = 1 + max(f["seed"] for f in figures)
     gains = [f["evidence_gain"] for f in figures if "evidence_gain" in f]
     small, large = EVIDENCE_AT
+    evidence = ""
+    if gains:
+        evidence = f""" By the evidence, they cannot be learned: with the best b for each a, the log
+evidence at a = {large:g} is {min(gains):.2f} to {max(gains):.2f} higher than at a = {small:g},
+because one data set has one scale."""
     return f"""# Regression with a random scale (Lee et al., Scale mixtures, tables 1, 5 and 6)
 
 Seeds: {", ".join(counts)}. The paper does not state its number.
@@ -242,9 +247,7 @@ kernel and noise learned by {iterations} iterations of L-BFGS on at most 2,000 r
 all training rows, r anchors (kmeans++; one for each training row if r is their number). The
 validation NLL chooses the depth, 1 to 3, and both parameters of the prior of the scale from {{0.5,
 1, 2, 3, 4}} (a and b of the inverse gamma, c and d of Burr XII). The paper learns a and b by
-gradient descent. By the evidence, they cannot be learned: with the best b for each a, the log
-evidence at a = {large:g} is {min(gains):.2f} to {max(gains):.2f} higher than at a = {small:g},
-because one data set has one scale.
+gradient descent.{evidence}
 
 Baselines: five networks with learned variances (ensemble), and Monte Carlo dropout with rate and
 noise chosen by the validation rows; one hidden layer of 50 units, 40 and 200 epochs (in their
