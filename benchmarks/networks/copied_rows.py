@@ -96,14 +96,14 @@ def section(seeds: Sequence[Figures]) -> str:
     return f"""
 ## Copied rows of {name}
 
-{percent(share)} of the test rows have the inputs and the target of a training row ({len(seeds)}
-seeds). An exact `nngp` of one hidden layer, with a fixed noise variance of the standardised target,
+{percent(share)} of the test rows have the inputs and the target of a training row (seeds:
+{len(seeds)}). An exact `nngp` of one hidden layer, with a fixed noise variance of the standardised target,
 has this NLL for all test rows, for copies, and for the others ({ITERATIONS} iterations of L-BFGS):
 
 {table(("noise variance", *KEYS.values()), lines)}
 The smaller the noise, the better the score of the copies, without a bound, and the worse that of
-new wines. The paper's negative figures are in this range. They state how small its noise became. A
-normal law of one variance with the paper's RMSE of 0.57 has an NLL of
-{0.5 * math.log(2 * math.pi * math.e * 0.57**2):.2f} or more. The processes above learn their noise,
-which remains large.
+new wines. A normal law of one variance with the paper's RMSE of 0.57 has an NLL of
+{0.5 * math.log(2 * math.pi * math.e * 0.57**2):.2f} or more, so the paper's negative figures are
+possible only with such copies. The processes above learn a noise that remains large. The RMSE
+hardly depends on the noise: why the paper's is smaller is open.
 """
