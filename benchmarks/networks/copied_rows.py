@@ -97,13 +97,14 @@ def section(seeds: Sequence[Figures]) -> str:
 ## Copied rows of {name}
 
 {percent(share)} of the test rows have the inputs and the target of a training row (seeds:
-{len(seeds)}). An exact `nngp` of one hidden layer, with a fixed noise variance of the standardised target,
-has this NLL for all test rows, for copies, and for the others ({ITERATIONS} iterations of L-BFGS):
+{len(seeds)}). An exact `nngp` of one hidden layer, with a fixed noise variance of the standardised
+target, has this NLL for all test rows, for copies, and for the others ({ITERATIONS} iterations of
+L-BFGS):
 
 {table(("noise variance", *KEYS.values()), lines)}
 The smaller the noise, the better the score of the copies, without a bound, and the worse that of
 new wines. A normal law of one variance with the paper's RMSE of 0.57 has an NLL of
-{0.5 * math.log(2 * math.pi * math.e * 0.57**2):.2f} or more, so the paper's negative figures are
-possible only with such copies. The processes above learn a noise that remains large. The RMSE
-hardly depends on the noise: why the paper's is smaller is open.
+{0.5 * math.log(2 * math.pi * math.e * 0.57**2):.2f} or more. The paper's negative NLL needs rows
+with a far smaller variance; the copies are such rows. The processes above learn a noise that
+remains large. The RMSE hardly depends on the noise: why the paper's is smaller is open.
 """

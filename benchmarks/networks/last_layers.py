@@ -291,12 +291,7 @@ paper, whose figure of housing at 40 % does not suit those at 30 % and 50 %):
 With the prior w ~ N(0, I) in the unit of the target (the paper centres targets, and does not
 scale them) instead of that of the standardised target, on the same networks:
 
-{table(("table", "`bll`", "`rich-bll`", "rich - bll"), raw)}
-With the noise variance from rows that the network was trained on (their mean squared error) instead
-of the validation rows, on the same networks. It is too small for new rows, so that a function
-variance gains more:
-
-{_seen(found)}"""
+{table(("table", "`bll`", "`rich-bll`", "rich - bll"), raw)}{_seen(found)}"""
 
 
 def _nll(rows: list[Figures], model: str) -> str:
@@ -356,7 +351,7 @@ def _subsampled(found: dict[str, list[Figures]]) -> str:
 
 
 def _seen(found: dict[str, list[Figures]]) -> str:
-    lines = []
+    lines, pairs = [], (("rich", "bll"), ("rich-raw", "bll-raw"))
     for name, seeds in found.items():
         rows = [seed for seed in seeds if "nll_seen" in seed]
         if not rows:
@@ -364,15 +359,22 @@ def _seen(found: dict[str, list[Figures]]) -> str:
         excess = np.mean([seed["rmse"] ** 2 / seed["noise_seen"] for seed in rows])
         scores = [{"nll": seed["nll_seen"]} for seed in rows]
         ours = (_nll(scores, model) for model in MODELS[:3])
-        gain = plus_minus(*paired(scores, "rich", "bll"), 4)
-        lines.append((name, len(rows), f"{excess:.2f}", *ours, gain))
+        gains = (plus_minus(*paired(scores, *pair), 4) for pair in pairs)
+        lines.append((name, len(rows), f"{excess:.2f}", *ours, *gains))
         if name in PAPER:
             paper = PAPER[name]
             theirs = (plus_minus(*paper[model], 2) for model in MODELS[:3])
-            gap = paper["rich"][0] - paper["bll"][0]
-            lines.append(("... in the paper", "", "", *theirs, f"{gap:.2f}"))
+            gap = f"{paper['rich'][0] - paper['bll'][0]:.2f}"
+            lines.append(("... in the paper", "", "", *theirs, "", gap))
+    if not lines:
+        return ""
     header = ("table", "splits", "MSE/noise", "noise only", "`bll`", "`rich-bll`", "rich - bll")
-    return table(header, lines)
+    return f"""
+With the noise variance from rows that the network was trained on (their mean squared error) instead
+of the validation rows, on the same networks. It is too small for new rows, so that a function
+variance gains more. The last column has also the prior in the unit of the target:
+
+{table((*header, "... prior in the unit"), lines)}"""
 
 
 def chosen(options: argparse.Namespace, name: str) -> Plan:
@@ -423,7 +425,7 @@ def main() -> None:
     )
     plans = {name: chosen(options, name) for name in options.tables}
     found: dict[str, list[Figures]] = {name: [] for name in options.tables}
-    for seed, name in product(range(options.seeds), options.tables):
+    for name, seed in product(options.tables, range(options.seeds)):
         found[name].append(figures_of(options, name, seed))
         say(name, seed, found[name][-1]["nll"])
         done = {key: value for key, value in found.items() if value}
