@@ -26,7 +26,7 @@ from benchmarks.markdown import plus_minus, table, with_error
 from benchmarks.networks.last_layer_peers import NAMES, PEERS, predicted
 from benchmarks.networks.last_layers import Plan, factors, fitted, function_variance, split
 from benchmarks.networks.network_baselines import NormalMixture
-from benchmarks.number_tables import Table, column_scales
+from benchmarks.number_tables import TARGETS, Table, column_scales
 from benchmarks.script import Figures, Floats, kept, machine, options_of, say, write_results
 from geogp.errors import RequestError
 from geogp.models.process.data import Data
@@ -54,11 +54,12 @@ def sources(options: argparse.Namespace) -> tuple[Data, Data, str]:
         If the options name neither or both of a second table and a column, the tables have
         different columns, or the rule leaves too few rows on a side.
     """
-    inside = Table(options.inside)
+    target = TARGETS.get(options.inside.stem, "y")
+    inside = Table(options.inside, target)
     if (options.outside is None) == (options.column is None):
         raise RequestError("expected either --outside with a second table, or --column.")
     if options.outside is not None:
-        outside = Table(options.outside)
+        outside = Table(options.outside, target)
         if outside.columns != inside.columns:
             raise RequestError(
                 f"expected the columns {list(inside.columns)} in {options.outside}, found "
@@ -129,13 +130,16 @@ def page(cases: Sequence[Figures]) -> str:
     """Return the tables; each case has a rule, a command, a plan and the figures of its seeds."""
     parts = [_part(case) for case in cases]
     counts = ", ".join(f"{case['name']} {len(case['seeds'])}" for case in cases)
+    wine = ""
+    if any(case["name"] == "wine, x6" for case in cases):
+        wine = " That of wine\nis its total sulphur dioxide; white wines have more than red ones."
     return f"""# Rows from elsewhere, by the predictive variance (Calvo-Ordoñez et al., table 4)
 
 Seeds: {counts}; the paper has 10.
 
-The paper trains with red wines, and white wines are the rows from elsewhere. These data are not at
-hand, so its figures belong to other data than those of this page, and only the order of the methods
-can be compared. The columns that divide the tables were chosen before a score was seen.
+The paper trains with red wines, and white wines are the rows from elsewhere. Only red wine is at
+hand, so its figures belong to other rows than those of this page, and only the order of the methods
+can be compared. The columns that divide the tables were chosen before a score was seen.{wine}
 
 - **AUROC**: the probability that a row from elsewhere has a larger predictive variance than a test
   row of the training's kind; ½ is chance, and the figure of a method with one variance everywhere.

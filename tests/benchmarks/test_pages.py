@@ -52,7 +52,10 @@ PAGES = {
     "last-layer-figures/table": ("networks.last_layer_figures", _whole),
     "out-of-distribution/table": ("networks.out_of_distribution", lambda held: (held["cases"],)),
     "scale-figures/table": ("networks.scale_figures", lambda held: (held["groups"],)),
-    "scale-regression/table": ("networks.scale_regression", lambda held: (held["fits"], 50)),
+    "scale-regression/table": (
+        "networks.scale_regression",
+        lambda held: (held["fits"], 50, held["copies"]),
+    ),
     "digits/table": ("networks.digits_table", _whole),
     "wheel/table": ("networks.wheel", _whole),
     "bytes-read/table": ("speed.bytes_read", lambda held: (held, "NM")),

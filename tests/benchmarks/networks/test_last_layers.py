@@ -1,5 +1,6 @@
 """The benchmark of Bayesian last layers on tables: its parts, and one tiny run."""
 
+import argparse
 import json
 from dataclasses import replace
 
@@ -8,6 +9,8 @@ import pandas as pd
 import pytest
 from benchmark_scripts import run, told
 from scipy import stats
+
+from geogp.errors import RequestError
 
 BENCH = "networks.last_layers"
 
@@ -80,6 +83,17 @@ def test_the_prior_in_the_unit_of_the_target(bench, table):
     np.testing.assert_allclose(phi @ V @ V.T @ phi.T, expected, rtol=1e-4, atol=1e-6)
 
 
+def test_the_noise_of_seen_rows_is_small_and_leaves_more_to_gain(bench, table):
+    """After 300 epochs on 108 rows, their errors are far below those of new rows."""
+    rows = bench.split(table[0][:150], table[1][:150], 0)
+    found = bench.measure(rows, bench.Plan(32, 300), 0)
+    assert found["noise_seen"] < 0.7 * found["noise_var"]
+    gains = [found[key]["map"] - found[key]["rich"] for key in ("nll", "nll_seen")]
+    assert gains[1] > gains[0]
+    text = bench.page({"yacht": [found]}, {"yacht": bench.PLANS["yacht"]})
+    assert f"| yacht | 1 | {found['rmse'] ** 2 / found['noise_seen']:.2f} |" in text
+
+
 def test_scores_are_those_of_scipy(bench):
     random = np.random.default_rng(0)
     error, variance = random.standard_normal(50), random.uniform(0.5, 2, 50)
@@ -121,6 +135,26 @@ def test_a_run_continues_and_writes_both_files(bench, table, tmp_path, monkeypat
 def test_a_table_that_is_not_there(bench, tmp_path, capsys):
     assert run(BENCH, "--data", str(tmp_path), "--tables", "power") == 2
     assert "expected a parquet, CSV or npz file, found none" in capsys.readouterr().err
+
+
+def test_the_plan_of_the_paper(bench, capsys):
+    options = argparse.Namespace(paper=True)
+    assert bench.chosen(options, "wine") == bench.Plan(32, 1000, 1000, retrained=True)
+    assert run(BENCH, "--data", "none", "--paper", "--tables", "yacht") == 2
+    assert "the paper does not have the table yacht" in capsys.readouterr().err
+
+
+def test_the_target_of_wine_is_its_quality(bench, tmp_path):
+    frame = pd.DataFrame({"x0": [1.0, 2.0], "x10": [3.0, 4.0], "y": [5.0, 6.0]})
+    for name in ("wine", "concrete"):
+        frame.to_parquet(tmp_path / f"{name}.parquet")
+    wine, other = (bench.paper_table(tmp_path, name) for name in ("wine", "concrete"))
+    assert (wine.columns, other.columns) == (("x0", "y"), ("x0", "x10"))
+    np.testing.assert_array_equal(wine.x, [[1, 5], [2, 6]])
+    np.testing.assert_array_equal(wine.y, [3, 4])
+    frame.drop(columns="x10").to_parquet(tmp_path / "wine.parquet")
+    with pytest.raises(RequestError, match="expected the target x10"):
+        bench.paper_table(tmp_path, "wine")
 
 
 def test_a_larger_share_of_the_rows_comes_near_all_of_them(bench, table):
