@@ -45,6 +45,7 @@ PAGES = {
         lambda held: ("Puerto Rico", "nystrom-mixed", held),
     ),
     "one-dimension/table": ("kernels.one_dimension", _whole),
+    "one-dimension/figures": ("kernels.one_dimension_figures", _whole),
     "scenarios/table": ("kernels.scenarios", _whole),
     "student/table": ("kernels.student", _whole),
     "uci/table": ("kernels.uci_table", _by_table_and_model),
