@@ -79,8 +79,8 @@ def line(found: Figures, *names: str) -> tuple[str, ...]:
     return *shown, *scores, *(f"{float(f'{value:.3g}'):,g}" for value in timing), *cost
 
 
-def by_seeds(found: Sequence[Figures], *names: str) -> str:
-    """Return a table of the cases with several seeds: mean and best of the seeds.
+def by_seeds(found: Sequence[Figures], *names: str, least: int = 2) -> str:
+    """Return a table of the cases with at least some seeds: mean and best of the seeds.
 
     `names` are the settings that differ between the lines.
     """
@@ -89,12 +89,14 @@ def by_seeds(found: Sequence[Figures], *names: str) -> str:
         cases.setdefault(tuple(one["case"][name] for name in names), []).append(one)
     lines = []
     for key, held in cases.items():
-        if len(held) == 1:
+        if len(held) < least:
             continue
         nll, gap, mae = ([one[name] for one in held] for name in ("nll", "gap", "mae"))
         scores = (spread(values, 4) for values in (mae, nll, gap))
         shown = (f"{value:,}" if isinstance(value, int) else value for value in key)
         lines.append((*shown, len(held), *scores, f"{min(nll):.4f}", f"{min(gap):.4f}"))
+    if not lines:
+        return "So far each case has one seed; see above.\n"
     header = (*names, "seeds", "MAE, mean ± sd", "NLL, mean ± sd", "gap, mean ± sd")
     return table((*header, "NLL, best", "gap, best"), lines, left=(0,) if "model" in names else ())
 
@@ -177,7 +179,7 @@ scores; [Results](../../../docs/results.md) says why 0.4.
 The models differ in the expansion alone: a dense layer with SiLU, inducing points, Fourier
 features, B-splines. All have at most {SHORT["steps"]:,} gradient steps. Means over the seeds:
 
-{by_seeds(expansions, "model")}
+{by_seeds(expansions, "model", least=1)}
 ## Seeds
 
 The seeds differ in the initial model and the order of the rows; the data are the same. Figures 4
