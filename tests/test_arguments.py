@@ -143,6 +143,8 @@ CALLS = {
     "classes.log_score": (lambda m, v: m["classes"].log_score(v), set()),
     "weighted_sums": (lambda m, v: m["level"].weighted_sums(v), set()),
     "paths": (lambda m, v: m["level"].paths(v), set()),
+    "level.sample": (lambda m, v: m["level"].sample(v), set()),
+    "level.sample(random_state)": (lambda m, v: m["level"].sample(random_state=v), set()),
     "sums.interval": (lambda m, v: m["sums"].interval(v), set()),
     "sums.sample": (lambda m, v: m["sums"].sample(v), set()),
     "Region.from_geometry": (lambda _, v: geogp.Region.from_geometry("A", "B", v), set()),

@@ -1,4 +1,4 @@
-"""Data of `one_dimension.py`, and fits of the catalogue's models."""
+"""Data of the scripts `one_dimension*.py`, and fits of the catalogue's models."""
 
 import copy
 import hashlib
@@ -149,28 +149,41 @@ class Benchmark:
         self.fresh = draw(FRESH_ROWS, 3)
         self.oracle = oracle_nll(self.fresh)
 
+    def path(self, case: Case) -> Path:
+        """Return the path of the figures of a case."""
+        return self.out / f"{case.name}.json"
+
     def result(self, case: Case) -> Figures:
         """Return the figures of a case, which is fitted if its file does not exist yet."""
-        found = kept(self.out / f"{case.name}.json", lambda: self.measure(case))
+        found = kept(self.path(case), lambda: self.measure(case))
         text = f"{case.model} n {case.n} r {case.r}:"
         for name in ("gap", "coverage_90", "mae", "step_seconds"):
             text += f" {name} {found[name]:.4g}" if name in found else ""
         say(f"{text}, fit {found[f'fit_{times_of(found).key}']:.0f} s")
         return found
 
-    def measure(self, case: Case) -> Figures:
-        """Fit and score a case."""
-        train = Data(self.rows.x[: case.n], self.rows.y[: case.n])
-        started, worked = monotonic(), clock(self.device)
+    def train(self, n: int) -> Data:
+        """Return the first n training rows."""
+        return Data(self.rows.x[:n], self.rows.y[:n])
+
+    def fitted(self, case: Case) -> tuple[LowRankProcess, int | None]:
+        """Return the model of a case and its best epoch, None if it is not trained."""
+        train = self.train(case.n)
         sizes = Architecture(1, h=case.h, r=case.r)
         model = build(case.model, sizes, train.x, seed=case.seed).to(self.device)
-        epoch = None
-        if case.steps:
-            epoch = fit(model, train, self.validation, case.settings())[1].best_epoch
+        if not case.steps:
+            return model, None
+        return model, fit(model, train, self.validation, case.settings())[1].best_epoch
+
+    def measure(self, case: Case) -> Figures:
+        """Fit and score a case."""
+        started, worked = monotonic(), clock(self.device)
+        model, epoch = self.fitted(case)
         took = {"fit_seconds": monotonic() - started, **costs(self.device, worked, "fit_")}
         repeats = 3 if case.whole and case.n >= 2000 else 20
+        step = step_of(model, self.train(case.n), case)
         timing = {
-            "step_seconds": self.quickest(step_of(model, train, case), repeats),
+            "step_seconds": self.quickest(step, repeats),
             "prediction_seconds": self.quickest(lambda: model.predict(self.validation.x), 5),
         }
         scores = self.score(model) | {"best_epoch": epoch} if case.steps else {}

@@ -157,7 +157,7 @@ class SpatialGP(SpatialFit):
         Returns
         -------
         JointLevel
-            An object with `mean`, `single_variances`, `weighted_sums` and `paths`.
+            An object with `mean`, `single_variances`, `weighted_sums` and `sample`.
 
         Raises
         ------

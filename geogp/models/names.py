@@ -117,6 +117,8 @@ _MODELS = (
     ),
     _dppgp("dbk-rbf", "deep basis kernel: inducing points of an RBF kernel on a network, dPPGP"),
     _dppgp("dbk-silu", "deep basis kernel: a dense SiLU layer on a network, dPPGP"),
+    _dppgp("dbk-fourier", "deep basis kernel: Fourier features of a network, dPPGP"),
+    _dppgp("dbk-spline", "deep basis kernel: cubic B-splines of a network's coordinates, dPPGP"),
     ModelName(
         "pp-dkl",
         "parametric predictive deep kernel learning: inducing points on a network, PPGP",

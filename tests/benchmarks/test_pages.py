@@ -42,6 +42,7 @@ PAGES = {
     ),
     "exact/table": ("kernels.exact_tables", _whole),
     "one-dimension/table": ("kernels.one_dimension", _whole),
+    "one-dimension/figures": ("kernels.one_dimension_figures", _whole),
     "scenarios/table": ("kernels.scenarios", _whole),
     "student/table": ("kernels.student", _whole),
     "uci/table": ("kernels.uci_table", _by_table_and_model),

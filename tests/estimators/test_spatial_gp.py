@@ -121,6 +121,23 @@ class TestJoint:
         own = sums.sample(4000)
         assert np.cov(own.T) == pytest.approx(sums.covariance, rel=0.15, abs=0.01)
 
+    @pytest.mark.parametrize("kind", ["fitted", "deep"])
+    def test_drawn_functions_follow_the_law(self, kind, points, request):
+        places = points[:12].assign(date=points.date.max())
+        law = request.getfixturevalue(kind).joint(places)
+        drawn = law.sample(8000, random_state=2)
+        assert drawn.shape == (8000, 12)
+        covariance = law.weighted_sums(np.eye(12)).covariance
+        sd = np.sqrt(np.diagonal(covariance))
+        assert np.abs((drawn.mean(0) - law.mean) / sd).max() < 4.5 / np.sqrt(8000)
+        # The standard error of a covariance is at most sqrt(2 / 8000) of both deviations.
+        error = (np.cov(drawn.T) - covariance) / np.outer(sd, sd)
+        assert np.abs(error).max() < 4.5 * np.sqrt(2 / 8000)
+        assert np.abs(covariance / np.outer(sd, sd) - np.eye(12)).max() > 0.2
+        assert (law.sample(20, random_state=5) == np.concatenate(list(law.paths(20, seed=5)))).all()
+        with pytest.raises(RequestError, match="sample paths from 1"):
+            law.sample(0)
+
     def test_one_sum_and_its_interval(self, law):
         found = law.weighted_sums(np.full(30, 1 / 30))
         lower, upper = found.interval(0.95)

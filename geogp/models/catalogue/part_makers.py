@@ -63,9 +63,17 @@ def deep_basis(sizes: Architecture, context: PlacementContext) -> InducingBasis:
     return InducingBasis(anchors, backbone, jitter=sizes.jitter)
 
 
-def dense_basis(sizes: Architecture, _context: PlacementContext, left_out: int = 0) -> DenseBasis:
-    """Return a dense SiLU layer on a network of the inputs, without the last `left_out`."""
-    return DenseBasis(_backbone(sizes, left_out), sizes.h, sizes.r).to(sizes.torch_dtype)
+def dense_basis(
+    sizes: Architecture,
+    _context: PlacementContext,
+    left_out: int = 0,
+    kind: Callable[..., Basis] = DenseBasis,
+) -> Basis:
+    """Return a dense SiLU layer on a network of the inputs, without the last `left_out`.
+
+    `kind`: another basis instead, with the arguments of `DenseBasis`.
+    """
+    return kind(_backbone(sizes, left_out), sizes.h, sizes.r).to(sizes.torch_dtype)
 
 
 def field_basis(sizes: Architecture, context: PlacementContext) -> Basis:

@@ -40,6 +40,7 @@ from geogp.models.papers.mixed_nystrom.nystrom import AnchorEvidence, KernelProc
 from geogp.models.papers.scale_mixtures import processes as scales
 from geogp.models.papers.student_noise import StudentPerBatch
 from geogp.models.process import objectives
+from geogp.models.process.basis_functions import FourierBasis, SplineBasis
 from geogp.models.process.diagonals import (
     Diagonal,
     NystromDiagonal,
@@ -161,6 +162,8 @@ _ROWS = (
     ),
     _learned("dbk-rbf", parts.deep_basis, fit=_DPPGP),
     _learned("dbk-silu", parts.dense_basis, fit=_DPPGP),
+    _learned("dbk-fourier", partial(parts.dense_basis, kind=FourierBasis), fit=_DPPGP),
+    _learned("dbk-spline", partial(parts.dense_basis, kind=SplineBasis), fit=_DPPGP),
     _learned(
         "pp-dkl",
         parts.deep_basis,

@@ -180,6 +180,19 @@ class JointLevel:
         starts = range(0, paths, group)
         return chain.from_iterable(self._drawn(min(group, paths - at), rng) for at in starts)
 
+    def sample(self, size: int = 1, *, random_state: int = 0) -> Floats:
+        """Draw functions, and return the level of each at all points, (size, n).
+
+        The levels of one draw belong together: their mean and covariance are those of
+        `weighted_sums`. `paths` returns the same draws in batches.
+
+        Raises
+        ------
+        RequestError
+            If the size is below 1 or above 100,000.
+        """
+        return np.concatenate(list(self.paths(size, seed=random_state)))
+
     def measured(self, tests: Floats | float, devices: Floats | float | None = None) -> Self:
         """Return the distribution of measurements: each is a mean of `tests` tests in a tile.
 

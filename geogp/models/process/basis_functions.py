@@ -35,6 +35,9 @@ COORDINATE_JITTER = 1e-4
 DRIFT_START = 0.3
 """Start value of the prior standard deviation of a covariate's coefficient."""
 
+SPLINES = 16
+"""Smallest number of splines of one coordinate in `SplineBasis`, if there are several."""
+
 
 @dataclass(frozen=True)
 class Features:
@@ -193,6 +196,59 @@ class DenseBasis(Basis):
         return self.scale * nn.functional.silu(self.expand(self.backbone(x)))
 
 
+class FourierBasis(DenseBasis):
+    """Fourier features of a network: phi(x) = s ∘ cos(W g(x) + b) (DBK section 3.1).
+
+    W starts at draws of N(0, 1/h), b at draws from [0, 2π], s at ±sqrt(2/r). Then the kernel tends
+    to exp(-||g(x) - g(x')||² / 2h) as r grows (Rahimi and Recht 2007), which is the start of
+    `InducingBasis`. All three are learned, as in Lázaro-Gredilla et al. (2010).
+    """
+
+    def __init__(self, backbone: nn.Module, h: int, r: int) -> None:
+        super().__init__(backbone, h, r)
+        nn.init.normal_(self.expand.weight, std=h**-0.5)
+        nn.init.uniform_(self.expand.bias, 0, 2 * math.pi)
+        with torch.no_grad():
+            self.scale.mul_(math.sqrt(2))
+
+    def values(self, x: Tensor) -> Tensor:
+        """Return phi at inputs (b, d), (b, r)."""
+        return self.scale * torch.cos(self.expand(self.backbone(x)))
+
+
+class SplineBasis(Basis):
+    """Cubic B-splines of a few coordinates of a network (DBK section 3.1).
+
+    u(x) = tanh(W g(x) + b) has c = max(1, r // 16) coordinates in [-1, 1]. Each coordinate has J >=
+    4 B-splines on equidistant knots, whose sum is 1 on [-1, 1]:
+    phi(x) = s ∘ (B_1(u_1), ..., B_J(u_1), B_1(u_2), ...). J is r / c rounded up, and the rank c J.
+    The kernel is thus a sum over coordinates. At most four splines of a coordinate differ from 0,
+    as in Cunningham et al. (2023), whose B-splines are of the inputs. The scale s is learned, and
+    starts at sqrt(2/c), so that k(x, x) is near 1.
+    """
+
+    def __init__(self, backbone: nn.Module, h: int, r: int) -> None:
+        super().__init__()
+        self.backbone = backbone
+        c = max(1, r // SPLINES)
+        self.splines = max(4, math.ceil(r / c))
+        self.rank = c * self.splines
+        self.expand = nn.Linear(h, c)
+        self.log_scale = nn.Parameter(torch.full((self.rank,), 0.5 * math.log(2 / c)))
+
+    def forward(self, x: Tensor) -> Features:
+        """Return the features of inputs (b, d); the residual is 0."""
+        return Features.exact(self.values(x))
+
+    def values(self, x: Tensor) -> Tensor:
+        """Return phi at inputs (b, d), (b, rank)."""
+        u = torch.tanh(self.expand(self.backbone(x)))
+        # In units of the distance of two knots, the peaks are at -1, 0, ..., J - 2.
+        t = (u + 1) * ((self.splines - 3) / 2)
+        peaks = torch.arange(-1, self.splines - 1, device=u.device)
+        return self.log_scale.exp() * cubic_spline(t[:, :, None] - peaks).flatten(1)
+
+
 class DriftBasis(Basis):
     """A basis psi plus covariates c, which are the last inputs: phi(z, c) = (psi(z), s ∘ c).
 
@@ -233,6 +289,12 @@ class NetworkBasis(Basis):
     def forward(self, x: Tensor) -> Features:
         """Return the features of inputs (b, d); the residual is 0."""
         return Features.exact(self.backbone(x))
+
+
+def cubic_spline(t: Tensor) -> Tensor:
+    """Return the cubic B-spline with the knots -2, -1, 0, 1 and 2, elementwise."""
+    distance = t.abs()
+    return (relu(2 - distance).pow(3) - 4 * relu(1 - distance).pow(3)) / 6
 
 
 def checked_residual(residual: Tensor, variance: Tensor) -> Tensor:

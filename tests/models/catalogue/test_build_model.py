@@ -17,7 +17,13 @@ from geogp.models.options import Weights
 from geogp.models.papers.last_layers.regression import LastLayerFit, LastLayerPosterior
 from geogp.models.papers.last_layers.tangents import LastLayerBasis
 from geogp.models.process.architecture import Architecture
-from geogp.models.process.basis_functions import DenseBasis, InducingBasis, NetworkBasis
+from geogp.models.process.basis_functions import (
+    DenseBasis,
+    FourierBasis,
+    InducingBasis,
+    NetworkBasis,
+    SplineBasis,
+)
 from geogp.models.process.data import Data
 from geogp.models.process.diagonals import (
     Diagonal,
@@ -38,6 +44,8 @@ SIZES = Architecture(d=2, h=6, r=8, blocks=1)
 PARTS = {
     "dbk-rbf": (InducingBasis, VariationalPosterior, "dppgp", Diagonal),
     "dbk-silu": (DenseBasis, VariationalPosterior, "dppgp", Diagonal),
+    "dbk-fourier": (FourierBasis, VariationalPosterior, "dppgp", Diagonal),
+    "dbk-spline": (SplineBasis, VariationalPosterior, "dppgp", Diagonal),
     "pp-dkl": (InducingBasis, VariationalPosterior, "ppgp", NystromDiagonal),
     "sv-dkl": (InducingBasis, VariationalPosterior, "elbo", NystromDiagonal),
     "sv-rbf": (InducingBasis, VariationalPosterior, "elbo", NystromDiagonal),

@@ -13,13 +13,20 @@ from scipy import integrate, stats
 from torch.func import functional_call
 
 from geogp.errors import RequestError
-from geogp.models.papers.mixed_nystrom.expectations import ERF_GAIN, TANH_GAIN, arcsine, relu
+from geogp.models.papers.mixed_nystrom.expectations import (
+    ERF_GAIN,
+    TANH_GAIN,
+    arcsine,
+    relu,
+    sigmoid,
+)
 from geogp.models.papers.mixed_nystrom.kernels import (
     PROPORTION_PRIOR,
     VARIANCE_PRIOR,
     MixedKernel,
     NetworkKernel,
     log_beta,
+    log_dirichlet,
     log_inverse_gamma,
 )
 
@@ -31,8 +38,19 @@ VARIANCES = {
 }
 
 
+def _four() -> MixedKernel:
+    """Return a kernel of all components, with the shares 0.1, 0.4, 0.3 and 0.2."""
+    kernel = with_values(
+        MixedKernel(("tanh", "sigmoid", "relu", "leaky-relu")), alpha=0.2, **VARIANCES
+    )
+    with torch.no_grad():
+        kernel.logit_w.copy_(torch.tensor([0.5, 2.0, 1.5]).log())
+    return kernel
+
+
 KERNELS = {
     "mixed": lambda: with_values(MixedKernel(), alpha=0.2, w=0.3, **VARIANCES),
+    "four": _four,
     "erf-1": lambda: with_values(NetworkKernel(1, "erf"), readout=1.3),
     "erf-3": lambda: with_values(NetworkKernel(3, "erf"), weight=8.0, bias=0.05),
     "relu-3": lambda: NetworkKernel(3, "relu"),
@@ -55,11 +73,19 @@ def _leaky(z: torch.Tensor) -> torch.Tensor:
     return torch.where(z > 0, z, 0.2 * z)
 
 
-# The units of the mixed network, each with its share of the readout's variance (Mixed (12)).
-UNITS = [(0.3, _smooth_tanh), (0.7, _leaky)]
+def _smooth_sigmoid(z: torch.Tensor) -> torch.Tensor:
+    return 0.5 + 0.5 * torch.erf(math.sqrt(math.pi) * z / 4)
 
 
-def test_a_layer_of_a_million_random_units_has_the_kernel(device):
+# The units of the mixed networks, each with its share of the readout's variance (Mixed (12)).
+UNITS = {
+    "mixed": [(0.3, _smooth_tanh), (0.7, _leaky)],
+    "four": [(0.1, _smooth_tanh), (0.4, _smooth_sigmoid), (0.3, torch.relu), (0.2, _leaky)],
+}
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_a_layer_of_a_million_random_units_has_the_kernel(name, device):
     x = _tensor([[0.1, -0.4], [0.5, 0.5], [-0.5, 0.3], [0.1, -0.39], [0.0, 0.0]])
     random = torch.Generator().manual_seed(4)
     units, chunk = 1_000_000, 100_000
@@ -68,7 +94,7 @@ def test_a_layer_of_a_million_random_units_has_the_kernel(device):
         drawn = torch.randn(chunk, 3, generator=random, dtype=torch.float64)
         bias = math.sqrt(VARIANCES["hidden_bias"]) * drawn[:, :1]
         z = bias + math.sqrt(VARIANCES["hidden_weight"]) * drawn[:, 1:] @ x.T
-        hidden = [(share, activation(z)) for share, activation in UNITS]
+        hidden = [(share, activation(z)) for share, activation in UNITS[name]]
         products = sum(share * h[:, :, None] * h[:, None] for share, h in hidden)
         products = VARIANCES["output_bias"] + VARIANCES["output_weight"] * products
         sums += products.sum(0)
@@ -76,7 +102,7 @@ def test_a_layer_of_a_million_random_units_has_the_kernel(device):
     mean = sums / units
     standard_error = (squares / units - mean.square()).div(units).sqrt()
     with torch.no_grad():
-        found = KERNELS["mixed"]().to(device)(x.to(device), x.to(device)).cpu()
+        found = KERNELS[name]().to(device)(x.to(device), x.to(device)).cpu()
     assert ((found - mean).abs() <= 4 * standard_error).all()
     # The origin and the two near points included, the errors are small enough to tell.
     assert (standard_error / mean).max() < 3e-3
@@ -98,6 +124,15 @@ class TestExpectations:
 
     @pytest.mark.parametrize("rho", CORRELATIONS)
     @pytest.mark.parametrize(("k11", "k22"), GRID)
+    def test_sigmoid_is_an_integral_over_erf_and_nearly_one_over_the_sigmoid(self, k11, k22, rho):
+        k = _tensor(k11), _tensor(rho * math.sqrt(k11 * k22)), _tensor(k22)
+        found = float(sigmoid(*k))
+        expected = _quadrature(_smooth_sigmoid, k11, k22, rho)
+        assert found == pytest.approx(expected, rel=1e-6, abs=1e-8)
+        assert found == pytest.approx(_quadrature(torch.sigmoid, k11, k22, rho), abs=0.01)
+
+    @pytest.mark.parametrize("rho", CORRELATIONS)
+    @pytest.mark.parametrize(("k11", "k22"), GRID)
     def test_relu_is_an_integral_over_the_positive_half(self, k11, k22, rho):
         # Given Z, Z' is normal with mean m and standard deviation s.
         s = math.sqrt(k22 * (1 - rho**2))
@@ -116,7 +151,7 @@ class TestExpectations:
         for k11 in variances:
             for rho in (-1.0, 0.0, 1.0):
                 k = [k11.clone(), rho * k11, k11.clone()]
-                for function in (lambda *k: arcsine(*k, ERF_GAIN), relu):
+                for function in (lambda *k: arcsine(*k, ERF_GAIN), sigmoid, relu):
                     inputs = [value.clone().requires_grad_() for value in k]
                     value = function(*inputs)
                     gradients = torch.autograd.grad(value, inputs)
@@ -138,7 +173,7 @@ class TestThePaper:
         one = torch.ones_like(rho)
         curves = [
             arcsine(one, rho, one, TANH_GAIN),
-            arcsine(one, rho, one, math.pi / 8),
+            sigmoid(one, rho, one),
             relu(one, rho, one),
             *(a * rho + (1 - a) ** 2 * relu(one, rho, one) for a in (0.1, 0.3)),
         ]
@@ -216,7 +251,8 @@ class TestEveryKernel:
 
         def gradient(size: float) -> torch.Tensor:
             value = kernel(x, x + size * step)
-            return torch.stack(torch.autograd.grad(value.sum(), list(kernel.parameters())))
+            found = torch.autograd.grad(value.sum(), list(kernel.parameters()))
+            return torch.cat([part.reshape(-1) for part in found])
 
         met = gradient(0.0)
         assert met.isfinite().all()
@@ -242,6 +278,27 @@ def test_gradients_of_inputs_where_rows_coincide(name, device):
     assert _gradcheck(kernel, a.clone().requires_grad_(), a.clone().requires_grad_())
 
 
+class TestComponents:
+    def test_a_single_component_has_the_whole_share(self):
+        kernel = MixedKernel(["sigmoid"])
+        x = _rows(3, 2, seed=1)
+        one = x @ x.T + 1
+        expected = 1 + sigmoid(one.diagonal()[:, None], one, one.diagonal()[None])
+        np.testing.assert_allclose(kernel(x, x).detach(), expected, rtol=1e-12)
+
+    @pytest.mark.parametrize(
+        ("components", "message"),
+        [
+            (["tanh", "rleu"], "unknown component 'rleu'; choose one of tanh, sigmoid, relu"),
+            (["relu", "relu"], r"each once, found \('relu', 'relu'\)"),
+            ([], r"each once, found \(\)"),
+        ],
+    )
+    def test_other_components_are_refused(self, components, message):
+        with pytest.raises(RequestError, match=message):
+            MixedKernel(components)
+
+
 class TestPriors:
     def test_log_densities_are_those_of_scipy(self):
         values = [0.02, 0.3, 1.0, 7.0]
@@ -250,12 +307,20 @@ class TestPriors:
         values = [0.001, 0.3, 0.5, 0.97]
         found = log_beta(_tensor(values), 2.0, 3.5)
         np.testing.assert_allclose(found, stats.beta.logpdf(values, 2.0, 3.5), rtol=1e-12)
+        values = [0.1, 0.4, 0.3, 0.2]
+        found = log_dirichlet(_tensor(values), 2.5)
+        assert float(found) == pytest.approx(stats.dirichlet.logpdf(values, [2.5] * 4), rel=1e-12)
 
     def test_a_kernel_sums_those_of_its_parameters_on_their_natural_scale(self, device):
         a, scale = VARIANCE_PRIOR
         expected = stats.invgamma.logpdf(list(VARIANCES.values()), a, scale=scale).sum()
         expected += stats.beta.logpdf([0.2, 0.3], *PROPORTION_PRIOR).sum()
         found = KERNELS["mixed"]().to(device).log_prior()
+        several = _four()
+        np.testing.assert_allclose(several.shares().detach(), [0.1, 0.4, 0.3, 0.2], rtol=1e-6)
+        expected_shares = stats.dirichlet.logpdf(several.shares().detach(), np.full(4, 2.0))
+        others = expected - stats.beta.logpdf(0.3, *PROPORTION_PRIOR)
+        assert several.log_prior().item() == pytest.approx(others + expected_shares, rel=1e-6)
         assert found.dtype == torch.float64
         assert found.device.type == device
         assert found.item() == pytest.approx(expected, rel=1e-12)

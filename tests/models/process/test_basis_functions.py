@@ -5,6 +5,7 @@ import logging
 import numpy as np
 import pytest
 import torch
+from scipy.interpolate import BSpline
 from sklearn.gaussian_process.kernels import RBF
 from torch.func import functional_call
 
@@ -14,8 +15,10 @@ from geogp.models.process.basis_functions import (
     Backbone,
     DenseBasis,
     DriftBasis,
+    FourierBasis,
     InducingBasis,
     NetworkBasis,
+    SplineBasis,
     checked_residual,
 )
 from geogp.models.process.rbf import rbf
@@ -192,16 +195,99 @@ class TestDenseBasis:
         assert torch.equal(scales[0], scales[1])
         assert not torch.equal(scales[0], scales[2])
 
+    @pytest.mark.parametrize("kind", [DenseBasis, FourierBasis, SplineBasis])
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-    def test_dtype_and_gradients(self, x, dtype):
+    def test_dtype_and_gradients(self, x, dtype, kind):
         torch.manual_seed(1)
-        basis = DenseBasis(Backbone(2, 5), 5, 7).to(dtype)
+        basis = kind(Backbone(2, 5), 5, 7).to(dtype)
         found = basis(torch.from_numpy(x).to(dtype))
         assert found.phi.dtype == found.norm.dtype == found.residual.dtype == dtype
         found.norm.sum().backward()
         for name, value in basis.named_parameters():
             assert torch.isfinite(value.grad).all(), name
             assert value.grad.any(), name
+
+
+class TestFourierBasis:
+    def test_kernel_tends_to_the_rbf_kernel_of_the_features(self, x):
+        torch.manual_seed(0)
+        network = Backbone(2, 5).double()
+        with torch.no_grad():
+            mapped = network(torch.from_numpy(x)).numpy()
+        exact = RBF(length_scale=np.sqrt(5))(mapped)
+        assert exact.min() < 0.8
+        errors = []
+        for rank in (400, 40_000):
+            torch.manual_seed(1)
+            basis = FourierBasis(network, 5, rank).double()
+            with torch.no_grad():
+                found = basis(torch.from_numpy(x))
+            phi = found.phi.numpy()
+            errors.append(np.sqrt(np.mean((phi @ phi.T - exact) ** 2)))
+            np.testing.assert_allclose(found.norm, (phi**2).sum(1), rtol=1e-10)
+            assert not found.residual.any()
+        # The mean of r products, each with a standard deviation of at most 1.
+        assert errors[0] < 0.05
+        assert errors[1] < 0.005
+
+    def test_features_by_hand(self, x):
+        torch.manual_seed(0)
+        network = Backbone(2, 5).double()
+        basis = FourierBasis(network, 5, 7).double()
+        with torch.no_grad():
+            basis.scale.add_(0.3 * torch.randn(7))
+            found = basis(torch.from_numpy(x)).phi
+            hidden = network(torch.from_numpy(x)).numpy()
+        W, b, s = (
+            value.detach().numpy()
+            for value in (basis.expand.weight, basis.expand.bias, basis.scale)
+        )
+        np.testing.assert_allclose(found, s * np.cos(hidden @ W.T + b), rtol=1e-10, atol=1e-13)
+
+
+class TestSplineBasis:
+    @staticmethod
+    def _at(basis: SplineBasis, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return phi over s at inputs, and the coordinates u."""
+        with torch.no_grad():
+            phi = basis.values(torch.from_numpy(x)) / basis.log_scale.exp()
+            u = torch.tanh(basis.expand(basis.backbone(torch.from_numpy(x))))
+        return phi.numpy(), u.numpy()
+
+    @pytest.mark.parametrize(
+        ("r", "coordinates", "splines"), [(1, 1, 4), (31, 1, 31), (50, 3, 17), (128, 8, 16)]
+    )
+    def test_features_are_the_splines_of_scipy(self, x, r, coordinates, splines):
+        torch.manual_seed(0)
+        basis = SplineBasis(Backbone(2, 5), 5, r).double()
+        with torch.no_grad():
+            basis.expand.weight.mul_(5)
+            basis.expand.bias.sub_(basis.expand(basis.backbone(torch.from_numpy(x))).mean(0))
+            basis.log_scale.copy_(torch.randn(basis.rank))
+        found, u = self._at(basis, x)
+        assert u.shape == (40, coordinates)
+        assert (np.ptp(u, axis=0) > 0.3).all()
+        knots = -1 + np.arange(-3, splines + 1) * 2 / (splines - 3)
+        expected = [BSpline.design_matrix(column, knots, 3).toarray() for column in u.T]
+        np.testing.assert_allclose(found, np.hstack(expected), atol=1e-12)
+        assert basis.rank == found.shape[1] == coordinates * splines
+
+    def test_splines_of_a_coordinate_add_up_to_one_and_few_differ_from_zero(self):
+        basis = SplineBasis(torch.nn.Identity(), 1, 20).double()
+        with torch.no_grad():
+            basis.expand.weight.fill_(1)
+            basis.expand.bias.zero_()
+        found, u = self._at(basis, np.linspace(-9, 9, 501)[:, None])
+        assert np.abs(u).max() > 1 - 1e-6
+        np.testing.assert_allclose(found.sum(1), 1, rtol=1e-12)
+        assert ((found > 0).sum(1) <= 4).all()
+        assert (found > 0).any(0).all()
+
+    def test_the_prior_variance_starts_near_one(self, x):
+        torch.manual_seed(0)
+        norm = SplineBasis(Backbone(2, 5), 5, 128)(torch.from_numpy(x).float()).norm
+        assert norm.shape == (40,)
+        assert 0.9 < norm.min() <= norm.max() < 1.1
 
 
 def test_a_network_is_its_own_basis(x):

@@ -10,7 +10,8 @@ The derivatives are written by hand, to allocate few matrices. By Price's theore
 derivative by k12 is the slope E[ψ'(Z) ψ'(Z')]. The derivatives by k11 and k22 follow from the
 derivative by k12. A request for second derivatives raises an error.
 
-Mixed equation (8) is exact for erf(sqrt(π) z / 2), which approximates tanh.
+Mixed equation (8) is exact for erf(sqrt(π) z / 2), which approximates tanh, and (9) for
+½ + ½ erf(sqrt(π) z / 4), which approximates the sigmoid.
 """
 
 import math
@@ -24,6 +25,9 @@ from geogp.errors import RequestError
 
 TANH_GAIN = math.pi / 2
 """Gain of the arcsine expectation that approximates tanh (Mixed equation 8)."""
+
+SIGMOID_GAIN = math.pi / 8
+"""Gain of the arcsine expectation in that of the sigmoid (Mixed equation 9)."""
 
 ERF_GAIN = 2.0
 """Gain of the arcsine expectation of erf itself (Williams 1997)."""
@@ -42,6 +46,14 @@ def arcsine(k11: Tensor, k12: Tensor, k22: Tensor, gain: float) -> Tensor:
     gives the result of Williams (1997), and a gain of π/2 gives Mixed equation (8).
     """
     return _Arcsine.apply(k11, k12, k22, gain)  # type: ignore[no-untyped-call, no-any-return]
+
+
+def sigmoid(k11: Tensor, k12: Tensor, k22: Tensor) -> Tensor:
+    """Return E[h(Z) h(Z')] for h(z) = ½ + ½ erf(sqrt(π) z / 4), in the shape of k12 (Mixed 9).
+
+    The result is ¼ + asin(g k12 / sqrt((1 + g k11)(1 + g k22))) / 2π with g = π/8.
+    """
+    return 0.25 + 0.25 * arcsine(k11, k12, k22, SIGMOID_GAIN)
 
 
 def relu(k11: Tensor, k12: Tensor, k22: Tensor) -> Tensor:

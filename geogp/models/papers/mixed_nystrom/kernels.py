@@ -7,7 +7,7 @@ Gaussian Processes"; the inputs of that paper lie in [-½, ½]. "The Scale paper
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
@@ -21,6 +21,7 @@ from geogp.models.papers.mixed_nystrom.expectations import (
     arcsine,
     expected_slopes,
     relu,
+    sigmoid,
     weighted_sum,
 )
 
@@ -28,7 +29,23 @@ VARIANCE_PRIOR = (2.0, 3.0)
 """Shape and scale of a variance's inverse-gamma prior: mode 1, mean 3, infinite variance."""
 
 PROPORTION_PRIOR = (2.0, 2.0)
-"""Parameters of the beta prior of alpha and w; its mode is ½, and its density is 0 at 0 and 1."""
+"""Parameters of the beta prior of alpha; its mode is ½, and its density is 0 at 0 and 1.
+
+The shares of the components have the symmetric Dirichlet prior with the first parameter, which is
+this beta prior if there are two components.
+"""
+
+LEAKY = "leaky-relu"
+
+COMPONENTS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "tanh": partial(arcsine, gain=TANH_GAIN),
+    "sigmoid": sigmoid,
+    "relu": relu,
+}
+"""E[h(Z) h(Z')] of the components of a `MixedKernel`, besides `LEAKY`."""
+
+REDUCED = ("tanh", LEAKY)
+"""Components of the reduced mixed kernel (Mixed equation 15)."""
 
 ACTIVATIONS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "erf": partial(arcsine, gain=ERF_GAIN),
@@ -54,29 +71,46 @@ class Kernel(nn.Module, ABC):
 
 
 class MixedKernel(Kernel):
-    """The reduced mixed kernel of a network with one hidden layer (Mixed equations 5 and 15).
+    """The mixed kernel of a network with one hidden layer (Mixed equations 5, 13 and 15).
 
-    k(x, x') = output_bias + output_weight · E[ψ(Z) ψ(Z')], with Z and Z' centred Gaussian with
-    covariance hidden_bias + hidden_weight · x·x', and
+    k(x, x') = output_bias + output_weight · Σ_m w_m E[h_m(Z) h_m(Z')], with Z and Z' centred
+    Gaussian with covariance hidden_bias + hidden_weight · x·x', and shares w_m whose sum is 1. The
+    components h_m are among ``tanh`` (8), ``sigmoid`` (9), ``relu`` (10) and ``leaky-relu``,
+    max(z, alpha z), whose expectation is alpha k12 + (1 - alpha)² E_relu (11). By default there are
+    two (15), with the shares w and 1 - w:
 
-    E[ψ(Z) ψ(Z')] = w E_tanh + (1 - w) (alpha k12 + (1 - alpha)² E_relu).
+    w E_tanh + (1 - w) (alpha k12 + (1 - alpha)² E_relu).
 
-    E_tanh is the arcsine expectation (Mixed equation 8), and E_relu the arc-cosine expectation
-    (10). The last bracket is the expectation of the leaky ReLU max(z, alpha z) (11). The four
-    variances (the squares of sigma_b, sigma_v, sigma_a and sigma_u in Mixed) have inverse-gamma
-    priors; alpha and w have beta priors (20). Mixed does not state the parameters of these priors;
-    here they are `VARIANCE_PRIOR` and `PROPORTION_PRIOR`. The paper's noise variance belongs to the
-    noise model; its prior is `log_inverse_gamma`. The variances start at 1, and alpha and w at ½.
+    The four variances (the squares of sigma_b, sigma_v, sigma_a and sigma_u in Mixed) have
+    inverse-gamma priors; alpha and w have beta priors (20), several shares a Dirichlet prior. Mixed
+    does not state the parameters of these priors; here they are `VARIANCE_PRIOR` and
+    `PROPORTION_PRIOR`. The paper's noise variance belongs to the noise model; its prior is
+    `log_inverse_gamma`. The variances start at 1, alpha at ½, and all shares are equal.
+
+    Raises RequestError if a component is unknown, missing or there twice.
     """
 
-    def __init__(self, dtype: torch.dtype = torch.float64) -> None:
+    def __init__(
+        self, components: Sequence[str] = REDUCED, *, dtype: torch.dtype = torch.float64
+    ) -> None:
         super().__init__()
+        for component in components:
+            one_of("component", component, (*COMPONENTS, LEAKY))
+        if not 0 < len(set(components)) == len(components):
+            raise RequestError(f"expected components, each once, found {tuple(components)}.")
+        self.components = tuple(components)
         self.log_output_bias = _logarithm(1.0, dtype)
         self.log_output_weight = _logarithm(1.0, dtype)
         self.log_hidden_bias = _logarithm(1.0, dtype)
         self.log_hidden_weight = _logarithm(1.0, dtype)
         self.logit_alpha = nn.Parameter(torch.zeros((), dtype=dtype))
-        self.logit_w = nn.Parameter(torch.zeros((), dtype=dtype))
+        logits = len(components) - 1  # that of the last share is 0
+        self.logit_w = nn.Parameter(torch.zeros(() if logits == 1 else logits, dtype=dtype))
+
+    def shares(self) -> Tensor:
+        """Return the shares w_m of the components, (M,), float64."""
+        logits = self.logit_w.double().reshape(-1)
+        return torch.cat([logits, logits.new_zeros(1)]).softmax(0)
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         """Return k(a, b), (m, d), (n, d) -> (m, n), float64."""
@@ -100,19 +134,21 @@ class MixedKernel(Kernel):
             self.log_hidden_weight,
         )
         density = log_inverse_gamma(torch.stack(logs).double().exp(), *VARIANCE_PRIOR).sum()
-        for logit in (self.logit_alpha, self.logit_w):
-            density = density + log_beta(logit.double().sigmoid(), *PROPORTION_PRIOR)
-        return density
+        density = density + log_beta(self.logit_alpha.double().sigmoid(), *PROPORTION_PRIOR)
+        return density + log_dirichlet(self.shares(), PROPORTION_PRIOR[0])
 
     def through(self, k11: Tensor, k12: Tensor, k22: Tensor) -> Tensor:
         """Return the kernel, in the shape of k12, from the covariances of the hidden units."""
-        w, alpha = self.logit_w.double().sigmoid(), self.logit_alpha.double().sigmoid()
-        leak, positive = (1 - alpha).square(), relu(k11, k12, k22)
-        terms = [arcsine(k11, k12, k22, TANH_GAIN), k12, positive]
-        shares = [w, (1 - w) * alpha, (1 - w) * leak]
-        scale = self.log_output_weight.double().exp()
-        constant = self.log_output_bias.double().exp()
-        return weighted_sum(constant, [scale * share for share in shares], terms)
+        alpha, scale = self.logit_alpha.double().sigmoid(), self.log_output_weight.double().exp()
+        weights, terms = [], []
+        for component, weight in zip(self.components, scale * self.shares(), strict=True):
+            if component == LEAKY:
+                weights += [weight * alpha, weight * (1 - alpha).square()]
+                terms += [k12, relu(k11, k12, k22)]
+            else:
+                weights.append(weight)
+                terms.append(COMPONENTS[component](k11, k12, k22))
+        return weighted_sum(self.log_output_bias.double().exp(), weights, terms)
 
 
 class NetworkKernel(Kernel):
@@ -236,6 +272,16 @@ def log_beta(value: Tensor, a: float, b: float) -> Tensor:
     """
     constant = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
     return constant + (a - 1) * value.log() + (b - 1) * torch.log1p(-value)
+
+
+def log_dirichlet(shares: Tensor, concentration: float) -> Tensor:
+    """Return the log density of a symmetric Dirichlet distribution at shares (M,), a scalar.
+
+    The result is log Γ(c M) - M log Γ(c) + (c - 1) Σ log w_m for the concentration c.
+    """
+    m = len(shares)
+    constant = math.lgamma(m * concentration) - m * math.lgamma(concentration)
+    return constant + (concentration - 1) * shares.log().sum()
 
 
 def _logarithm(start: float, dtype: torch.dtype) -> nn.Parameter:
