@@ -199,8 +199,8 @@ split."""
         said += f"for\n{', '.join(searched)}"
         if len(searched) < len(weighted):
             said += ";\nfor all others they are given, not searched"
-    return f"""As in the paper, all seeds share a split, and the learning rate is constant.
-Some models are fitted on several splits. {said[0].upper()}{said[1:]}."""
+    return f"""As in the paper, all seeds share a split, and the learning rate is constant. "Splits" is
+the number of splits that a model was fitted on. {said[0].upper()}{said[1:]}."""
 
 
 def _search_epochs(of: Figures) -> int:
