@@ -19,7 +19,10 @@ from benchmarks.script import Figures, parser, write_results
 from geogp.errors import RequestError
 
 Found = dict[tuple[str, str], Figures]
-"""By table and model: `settings`, the figures of all `seeds`, and the `trials` of the weights."""
+"""By table and model: `settings`, the figures of all `seeds`, and the `trials` of the weights.
+
+If a model was fitted with searched and with given weights, the latter are part of the second name.
+"""
 
 TABLES = ("pol", "elevators", "protein", "keggdirected", "keggundirected")
 
@@ -102,8 +105,8 @@ def read(folder: Path) -> Found:
     Raises
     ------
     RequestError
-        If there are no figures, a table and model has figures with several settings, or our models
-        differ in the settings of `ALIKE`.
+        If there are no figures, a table and model has figures with several settings other than
+        searched and given weights, or our models differ in the settings of `ALIKE`.
     """
     found: Found = {}
     for place in sorted(folder.glob("*/*")):
@@ -111,9 +114,11 @@ def read(folder: Path) -> Found:
         key = (place.parent.name, place.name.rpartition("-")[0])
         if not seeds:
             continue
+        settings = json.loads((place / SETTINGS_FILE).read_text())
+        if (settings.get("weights") != "auto") and _is_searched(folder / key[0], key[1]):
+            key = (key[0], f"{key[1]} {settings['weights']}")
         if key in found:
             raise RequestError(f"{key} has figures of several settings; keep one folder.")
-        settings = json.loads((place / SETTINGS_FILE).read_text())
         shared = settings.get("split", "seed")
         for seed in seeds:
             seed.setdefault("split", seed["seed"] if shared == "seed" else shared)
@@ -127,6 +132,19 @@ def read(folder: Path) -> Found:
         if len(values) > 1:
             raise RequestError(f"the models were run with several values of {name}: {values}.")
     return found
+
+
+def _is_searched(folder: Path, model: str) -> bool:
+    """Return whether there are figures of a model whose weights were searched."""
+    return any(
+        place.name.rpartition("-")[0] == model and any(place.glob("*seed-*.json"))
+        for place in (path.parent for path in folder.glob("*/weights.json"))
+    )
+
+
+def _plain(model: str) -> str:
+    """Return the name of the model without weights."""
+    return model.partition(" ")[0]
 
 
 def _own(found: Found) -> list[Figures]:
@@ -146,9 +164,9 @@ def page(found: Found) -> str:
     seeds = " to ".join(str(count) for count in {counts[0]: 0, counts[-1]: 0})
     tables = ""
     for name in _tables(found):
-        lines = [
-            _line(found[name, model], name, model) for model in ORDER if (name, model) in found
-        ]
+        held = [model for of, model in found if of == name]
+        held.sort(key=lambda model: (ORDER.index(_plain(model)), model))
+        lines = [_line(found[name, model], name, _plain(model)) for model in held]
         tables += f"\n## {name}\n\n{table(COLUMNS, lines)}"
     return f"""# Regression tables
 
@@ -187,7 +205,7 @@ def _protocol(found: Found) -> str:
     if _own(found)[0].get("recipe") != "paper":
         return """In the paper all seeds share one split; here the seed also determines the
 split."""
-    weighted = {key: of for key, of in found.items() if key[1] in PREDICTIVE}
+    weighted = {key: of for key, of in found.items() if _plain(key[1]) in PREDICTIVE}
     searched = sorted(
         f"`{model}` on {name} ({len(of['trials'])} fits of {_search_epochs(of)} epochs)"
         for (name, model), of in weighted.items()
@@ -199,8 +217,8 @@ split."""
         said += f"for\n{', '.join(searched)}"
         if len(searched) < len(weighted):
             said += ";\nfor all others they are given, not searched"
-    return f"""As in the paper, all seeds share a split, and the learning rate is constant. "Splits" is
-the number of splits that a model was fitted on. {said[0].upper()}{said[1:]}."""
+    return f"""As in the paper, all seeds share a split, and the learning rate is constant. "Splits"
+is the number of splits that a model was fitted on. {said[0].upper()}{said[1:]}."""
 
 
 def _search_epochs(of: Figures) -> int:

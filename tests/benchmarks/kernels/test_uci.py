@@ -241,18 +241,24 @@ def test_the_mean_of_several_splits(tmp_path):
 
 def test_the_table_says_whether_weights_were_searched(tmp_path):
     folder = tmp_path / "out" / "pol"
-    for model, weights in (("dbk-silu", "auto"), ("dbk-rbf", "0.01,0.1")):
-        (folder / f"{model}-0").mkdir(parents=True)
+    made = {"dbk-silu-0": "auto", "dbk-silu-1": "0.01,0.1", "dbk-rbf-0": "0.01,0.1"}
+    for place, weights in made.items():
+        (folder / place).mkdir(parents=True)
         settings = {**SETTINGS, "recipe": "paper", "split": 0, "weights": weights}
-        (folder / f"{model}-0" / "settings.json").write_text(json.dumps(settings))
+        if weights == "auto":
+            settings["used_weights"] = {"alpha": 0.1, "beta": 1.0}
+        (folder / place / "settings.json").write_text(json.dumps(settings))
         figures = {"nll": -1.0, "mae": 0.1, "crps": 0.2, "coverage_95": 0.95, "seconds": 3.0}
         figures |= {"seed": 0, "student_t": {"nll": -1.5}}
-        (folder / f"{model}-0" / "seed-0.json").write_text(json.dumps(figures))
+        (folder / place / "seed-0.json").write_text(json.dumps(figures))
     trials = [{"weights": {"alpha": 0.1, "beta": 1.0}, "nll": -2.0}]
     (folder / "dbk-silu-0" / "weights.json").write_text(json.dumps(trials))
     told("kernels.uci_table", tmp_path / "out", "--table", tmp_path / "made")
     text = (tmp_path / "made" / "table.md").read_text()
     assert "| pol | `dbk-silu` | 400 | 0.1 | 1 | -2.000 |" in text
+    # Both pairs of weights of the same model have a row.
+    assert "| `dbk-silu` | 0.1, 1 | 400 |" in text
+    assert "| `dbk-silu` | 0.01, 0.1 | 400 |" in text
     assert "for\n`dbk-silu` on pol (1 fits of 400 epochs);\nfor all others they are given" in text
     assert "| `dbk-rbf` | 0.01, 0.1 | 400 | 1 | 1 | -1.000 | -2.981 | -1.500 | 0.2000 |" in text
 
@@ -314,6 +320,16 @@ def test_figures_made_differently_are_no_table(tmp_path, capsys):
         (folder / "seed-0.json").write_text(json.dumps({"seed": 0, "nll": 0.0}))
     assert run("kernels.uci_table", tmp_path / "out", "--table", tmp_path / "made") == 2
     assert "several values of epochs" in capsys.readouterr().err
+
+
+def test_one_model_with_two_pairs_of_given_weights_is_no_table(tmp_path, capsys):
+    for place in ("dbk-silu-0", "dbk-silu-1"):
+        folder = tmp_path / "out" / "pol" / place
+        folder.mkdir(parents=True)
+        (folder / "settings.json").write_text(json.dumps({**SETTINGS, "weights": "0,0"}))
+        (folder / "seed-0.json").write_text(json.dumps({"seed": 0, "nll": 0.0}))
+    assert run("kernels.uci_table", tmp_path / "out", "--table", tmp_path / "made") == 2
+    assert "figures of several settings" in capsys.readouterr().err
 
 
 def test_no_table_without_figures(tmp_path, capsys):
