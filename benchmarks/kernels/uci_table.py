@@ -393,9 +393,9 @@ def _difference(found: Found, name: str, first: str, second: str) -> list[str]:
         ]
         mean, error = mean_and_error(values(both, key))
         shown = "" if math.isnan(error) else f" ± {error:.{digits}f}"
-        theirs = [paper_value(model, name, key) for model in (first, second)]
         cells.append(f"{mean:+.{digits}f}{shown}")
-        cells.append("" if None in theirs else f"{theirs[0] - theirs[1]:+.{digits}f}")
+        x, y = (paper_value(model, name, key) for model in (first, second))
+        cells.append("" if x is None or y is None else f"{x - y:+.{digits}f}")
     return cells
 
 
