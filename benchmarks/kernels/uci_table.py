@@ -170,7 +170,7 @@ def page(found: Found) -> str:
         tables += f"\n## {name}\n\n{table(COLUMNS, lines)}"
     return f"""# Regression tables
 
-{seeds} fits for each model; the paper has {PAPER_SEEDS}, on one split.
+{seeds} {"fit" if counts[-1] == 1 else "fits"} for each model; the paper has {PAPER_SEEDS}, on one split.
 
     python -m benchmarks kernels.uci --data TABLE.parquet --model MODEL \\
         --seeds N{_recipe(own)} --out FOLDER
