@@ -162,6 +162,7 @@ def page(found: Found) -> str:
         settings += " (the later version where there is an NLL with Student-t tails)"
     counts = sorted({len(of["seeds"]) for of in found.values()})
     seeds = " to ".join(str(count) for count in {counts[0]: 0, counts[-1]: 0})
+    seeds += " fit" if counts[-1] == 1 else " fits"
     tables = ""
     for name in _tables(found):
         held = [model for of, model in found if of == name]
@@ -170,7 +171,7 @@ def page(found: Found) -> str:
         tables += f"\n## {name}\n\n{table(COLUMNS, lines)}"
     return f"""# Regression tables
 
-{seeds} {"fit" if counts[-1] == 1 else "fits"} for each model; the paper has {PAPER_SEEDS}, on one split.
+{seeds} for each model; the paper has {PAPER_SEEDS}, on one split.
 
     python -m benchmarks kernels.uci --data TABLE.parquet --model MODEL \\
         --seeds N{_recipe(own)} --out FOLDER
