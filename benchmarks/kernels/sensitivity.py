@@ -2,16 +2,17 @@
 
     python -m benchmarks kernels.sensitivity --data pol.parquet --seeds 10
 
-Fits `dbk-silu` by the protocol of `uci.py` with every pair of --alphas and --betas. Draws box plots
-of the scores against each weight, over the seeds and the values of the other weight; the dashed
-line is `vbll`. Writes the differences from weight 0, which are paired: the seed (and with it the
-split and the initial model) and the other weight are the same.
+Fits `dbk-silu` by the protocol of `uci.py` with every pair of --alphas and --betas; with
+--one-at-a-time, only with the pairs where one of the weights is 0.01. Draws box plots of the scores
+against each weight, over the seeds and the values of the other weight; the dashed line is `vbll`.
+Writes the differences from weight 0, which are paired: the seed (and with it the split and the
+initial model) and the other weight are the same.
 """
 
 import argparse
 import copy
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
@@ -43,6 +44,9 @@ COMPARED: dict[str, Callable[[Figures], float]] = {
 }
 """Scores of a seed in the table of differences."""
 
+CENTRE = 0.01
+"""The value of the other weight with --one-at-a-time."""
+
 Pairs = dict[tuple[float, float], list[Figures]]
 """The figures of all seeds, by alpha and beta."""
 
@@ -58,11 +62,16 @@ def draw(path: Path, pairs: Pairs, line: list[Figures]) -> None:
     """Draw one panel for each score and weight."""
     figure, axes = plt.subplots(2, len(SCORES), figsize=(10, 5.6), layout="constrained")
     for row, name in enumerate(("alpha", "beta")):
-        values = _values(pairs, row)
+        values, others = _values(pairs, row), _others(pairs, row)
         for column, (score, label) in enumerate(SCORES.items()):
             ax = axes[row, column]
             groups = [
-                [seed[score] for pair, seeds in pairs.items() if pair[row] == g for seed in seeds]
+                [
+                    seed[score]
+                    for pair, seeds in pairs.items()
+                    if pair[row] == g and pair[1 - row] in others
+                    for seed in seeds
+                ]
                 for g in values
             ]
             ax.boxplot(groups, tick_labels=[f"{g:g}" for g in values], widths=0.6)
@@ -82,20 +91,29 @@ def _values(pairs: Pairs, weight: int) -> list[float]:
     return sorted({pair[weight] for pair in pairs})
 
 
+def _others(pairs: Pairs, weight: int) -> list[float]:
+    """Return the values of the other weight that were fitted with every value of a weight."""
+    of = {
+        other: {pair[weight] for pair in pairs if pair[1 - weight] == other}
+        for other in _values(pairs, 1 - weight)
+    }
+    return [other for other, values in of.items() if values == {pair[weight] for pair in pairs}]
+
+
 def effect(pairs: Pairs, weight: int, value: float, score: Callable[[Figures], float]) -> str:
     """Return the difference between a value of a weight and 0, mean ± standard error.
 
-    `weight` is 0 for alpha and 1 for beta. A seed's difference is the mean over the values of the
-    other weight; the standard error is over the seeds.
+    `weight` is 0 for alpha and 1 for beta. A seed's difference is the mean over the `_others`; the
+    standard error is over the seeds.
     """
 
     def at(own: float, other: float) -> list[Figures]:
         return pairs[(own, other) if weight == 0 else (other, own)]
 
-    others = _values(pairs, 1 - weight)
-    return _difference(
-        np.mean([_paired(at(value, other), at(0.0, other), score) for other in others], 0)
-    )
+    differences = [
+        _paired(at(value, other), at(0.0, other), score) for other in _others(pairs, weight)
+    ]
+    return _difference(np.mean(differences, 0))
 
 
 def page(table: Table, options: argparse.Namespace, pairs: Pairs, line: list[Figures]) -> str:
@@ -108,15 +126,25 @@ def page(table: Table, options: argparse.Namespace, pairs: Pairs, line: list[Fig
         if value and 0.0 in _values(pairs, row)
     ]
     means = [
-        (f"{alpha:g}", *(_mean([one["nll"] for one in pairs[alpha, beta]]) for beta in betas))
+        (
+            f"{alpha:g}",
+            *(
+                with_error([one["nll"] for one in pairs[alpha, beta]])
+                if (alpha, beta) in pairs
+                else ""
+                for beta in betas
+            ),
+        )
         for alpha in alphas
     ]
-    lowest = alphas[0], betas[0]
+    lowest = min(pairs)
     against = _difference(_paired(pairs[lowest], line, COMPARED["NLL"]))
     how = f"--recipe {options.recipe} --seeds {options.seeds} --epochs {options.epochs}"
     for name, values in (("alphas", alphas), ("betas", betas)):
         if values != [*GRID]:
             how += f" --{name} {' '.join(f'{value:g}' for value in values)}"
+    if options.one_at_a_time:
+        how += " --one-at-a-time"
     last = np.mean([s["best_epoch"] > 0.95 * options.epochs for of in pairs.values() for s in of])
     return f"""# The weights alpha and beta on {table.name}
 
@@ -155,22 +183,22 @@ def _difference(values: ArrayLike) -> str:
     return f"{mean:+.4f}" + ("" if np.isnan(error) else f" ± {error:.4f}")
 
 
-def _mean(values: Sequence[float]) -> str:
-    return with_error(values)
-
-
 def main() -> None:
     """Fit, draw and store the figures."""
     asked = uci.make_parser()
     asked.add_argument("--table", type=Path, default=RESULTS / "uci")
     for name in ("--alphas", "--betas"):
         asked.add_argument(name, type=float, nargs="+", default=GRID, help="values to try")
+    asked.add_argument(
+        "--one-at-a-time", action="store_true", help=f"vary one weight, with {CENTRE} for the other"
+    )
     asked.set_defaults(out=OUT / "sensitivity")
     options = asked.parse_args(["--model", "dbk-silu", *sys.argv[1:]])
     table = Table(options.data)
     pairs = {
         (alpha, beta): fitted(table, options, "dbk-silu", f"{alpha:g},{beta:g}")
         for alpha, beta in product(options.alphas, options.betas)
+        if not options.one_at_a_time or CENTRE in {alpha, beta}
     }
     line = fitted(table, options, "vbll", "auto")
     options.table.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,8 @@ its own file under --out, and the same command continues where it stopped.
 
 With --recipe paper, the training is that of the paper (appendix B): one split for all seeds, inputs
 scaled by all rows, AdamW at a constant rate, no clipping and no average. There, --weights auto fits
-every pair of weights once, with seed 0 and all epochs.
+every pair of weights once, with split 0, seed 0 and all epochs (or --search-epochs), and --splits
+repeats all seeds on other splits, with the same weights.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -71,7 +73,7 @@ RECIPES: dict[str, Figures] = {
 """Settings of the training, by the name of the recipe."""
 
 SHARED_SPLIT = 0
-"""The seed of the split in the paper's recipe."""
+"""The seed of the split in the paper's recipe, if no others are given; it chooses the weights."""
 
 PLACEMENT = "uniform"
 
@@ -101,6 +103,8 @@ class Benchmark:
             "table": table.sha256,
             "versions": {"geogp": geogp.__version__, "torch": torch.__version__},
         }
+        if options.search_epochs is not None:
+            self.settings["search_epochs"] = options.search_epochs
         digest = hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode()).hexdigest()
         self.folder = options.out / table.name / f"{options.model}-{digest[:10]}"
 
@@ -110,9 +114,11 @@ class Benchmark:
         described = {**self.settings, "used_weights": asdict(weights)}
         write_text(self.folder / SETTINGS_FILE, json.dumps(described, indent=1) + "\n")
         per_seed = []
-        for seed in range(self.options.seeds):
-            make = functools.partial(self.measure, seed, weights)
-            per_seed.append(kept(self.folder / f"seed-{seed}.json", make))
+        for split, seed in self.fits():
+            make = functools.partial(self.measure, split, seed, weights)
+            other = self.shares_split and split != SHARED_SPLIT
+            name = f"{f'split-{split}-' if other else ''}seed-{seed}.json"
+            per_seed.append(kept(self.folder / name, make))
             say(f"{self.table.name} {self.options.model} {per_seed[-1]}")
         means = {k: float(np.mean([s[k] for s in per_seed])) for k in (*SCORES, "seconds")}
         return {
@@ -123,6 +129,13 @@ class Benchmark:
             "weights": asdict(weights),
             "settings": self.settings,
         }
+
+    def fits(self) -> list[tuple[int, int]]:
+        """Return split and seed of each fit."""
+        seeds = range(self.options.seeds)
+        if self.shares_split:
+            return [*product(self.options.splits, seeds)]
+        return [(seed, seed) for seed in seeds]
 
     def weights(self) -> Weights:
         """Return alpha and beta, as given, or chosen once on the rows of seed 0."""
@@ -135,15 +148,16 @@ class Benchmark:
             return Weights()
         path = self.folder / "weights.json"
         if not path.exists():
-            parts = self.table.split(0)
+            parts = self.table.split(SHARED_SPLIT)
             epochs = self.options.epochs
+            searched = self.options.search_epochs or (
+                epochs if self.shares_split else min(TUNING_EPOCHS, epochs)
+            )
             trials = choose_weights(
                 lambda: self.make(parts["train"], 0),
                 parts["train"],
                 parts["validation"],
-                self.fit_settings(
-                    0, Weights(), epochs if self.shares_split else min(TUNING_EPOCHS, epochs)
-                ),
+                self.fit_settings(0, Weights(), searched),
                 folder=self.folder,
                 tell=lambda trial: say(f"{self.table.name} {self.options.model} {trial}"),
             )
@@ -152,10 +166,10 @@ class Benchmark:
                 old.unlink()
         return Weights(**json.loads(path.read_text())[0]["weights"])
 
-    def measure(self, seed: int, weights: Weights) -> Figures:
+    def measure(self, split: int, seed: int, weights: Weights) -> Figures:
         """Fit with one seed and score the test rows."""
-        parts = self.table.split(SHARED_SPLIT if self.shares_split else seed)
-        predict, seconds, best = self.fitted(parts, seed, weights)
+        parts = self.table.split(split)
+        predict, seconds, best = self.fitted(parts, split, seed, weights)
         predictions = {name: predict(part) for name, part in parts.items()}
         test, held_out = predictions["test"], predictions["validation"]
         scores = asdict(score(test, parts["test"].y))
@@ -163,9 +177,11 @@ class Benchmark:
         heavier = score(with_student_tails(test, df, factor), parts["test"].y)
         return {
             "seed": seed,
+            "split": split,
             **{name: scores[name] for name in (*SCORES, "coverage_95")},
             "validation_nll": float(held_out.log_score(parts["validation"].y).mean()),
             **_worst(test, parts["test"].y),
+            "new": _new(test, parts["train"], parts["test"]),
             "far": {name: _far(found, parts[name].y) for name, found in predictions.items()},
             "student_t": {"df": df, "factor": factor, "nll": heavier.nll, "crps": heavier.crps},
             "seconds": seconds,
@@ -174,7 +190,7 @@ class Benchmark:
         }
 
     def fitted(
-        self, parts: dict[str, Data], seed: int, weights: Weights
+        self, parts: dict[str, Data], split: int, seed: int, weights: Weights
     ) -> tuple[Predict, float, int | None]:
         """Return a function that predicts rows, the seconds of the fit and the chosen epoch."""
         settings = self.fit_settings(seed, weights, self.options.epochs)
@@ -197,7 +213,7 @@ class Benchmark:
             )
             seconds = monotonic() - start
             return lambda data: predict_peer(model, likelihood, scaled(data).x), seconds, None
-        path = self.folder / f"seed-{seed}.safetensors"
+        path = self.folder / f"{split}-seed-{seed}.safetensors"
         own = self.make(train, seed)
         _, state = fit(own, train, validation, settings, checkpoint=path)
         path.unlink(missing_ok=True)
@@ -242,6 +258,18 @@ def _worst(prediction: Prediction, y: np.ndarray) -> Figures:
     }
 
 
+def _new(prediction: Prediction, train: Data, test: Data) -> Figures:
+    """Return share and mean scores of the test rows whose features are in no training row."""
+    known = {tuple(row) for row in train.x}
+    new = np.array([tuple(row) not in known for row in test.x])
+    errors = np.abs(test.y - prediction.mean)[new]
+    scores = prediction.log_score(test.y)[new]
+    found: Figures = {"share": float(new.mean())}
+    if new.any():
+        found |= {"mae": float(errors.mean()), "nll": float(scores.mean())}
+    return found
+
+
 def _far(prediction: Prediction, y: np.ndarray) -> int:
     """Return the number of rows further than `FAR` standard deviations from their prediction."""
     return int((np.abs(y - prediction.mean) > FAR * prediction.sd).sum())
@@ -269,6 +297,10 @@ def make_parser() -> argparse.ArgumentParser:
         h=64,
         r=128,
         learning_rate=float,
+        search_epochs=int,
+    )
+    asked.add_argument(
+        "--splits", type=int, nargs="+", default=[SHARED_SPLIT], help="seeds of the shared splits"
     )
     asked.add_argument("--recipe", choices=[*RECIPES], default="own", help="settings of training")
     asked.add_argument("--data", type=Path, required=True, help="table with columns x0.., y")
@@ -283,6 +315,8 @@ def main() -> None:
     options = make_parser().parse_args()
     if options.seeds < 1:
         raise RequestError(f"expected 1 seed or more, found {options.seeds}.")
+    if options.recipe == "own" and options.splits != [SHARED_SPLIT]:
+        raise RequestError("expected no --splits, because in --recipe own the seed is the split.")
     found = Benchmark(Table(options.data), options).run()
     if options.json:
         print(json.dumps(found))

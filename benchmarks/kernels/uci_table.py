@@ -19,21 +19,44 @@ from benchmarks.script import Figures, parser, write_results
 from geogp.errors import RequestError
 
 Found = dict[tuple[str, str], Figures]
-"""By table and model: `settings`, the figures of all `seeds`, and the `trials` of the weights."""
+"""By table and model: `settings`, the figures of all `seeds`, and the `trials` of the weights.
 
-TABLES = ("pol", "elevators", "protein", "keggundirected")
+If a model was fitted with searched and with given weights, the latter are part of the second name.
+"""
 
-# Zhu, Yuchi and Xie, "Scalable Deep Basis Kernel Gaussian Processes", table 1: NLL and
-# CRPS on each of TABLES.
+TABLES = ("pol", "elevators", "protein", "keggdirected", "keggundirected")
+
+# Zhu, Yuchi and Xie, "Scalable Deep Basis Kernel Gaussian Processes", table 1, each on TABLES.
 PAPER = {
-    "vbll": ((-1.680, 0.0215), (0.362, 0.1896), (0.823, 0.2884), (-0.692, 0.0508)),
-    "sv-dkl": ((-1.703, 0.0215), (0.361, 0.1911), (0.826, 0.2840), (-0.687, 0.0507)),
-    "pp-dkl": ((-2.955, 0.0152), (0.299, 0.1873), (0.745, 0.2875), (-1.740, 0.0380)),
-    "dbk-silu": ((-2.967, 0.0144), (0.294, 0.1865), (0.741, 0.2852), (-1.755, 0.0376)),
-    "dbk-rbf": ((-2.981, 0.0144), (0.297, 0.1870), (0.742, 0.2817), (-1.776, 0.0368)),
+    "dnn": {"mae": (0.0222, 0.2629, 0.3853, 0.0392, 0.0461)},
+    "vbll": {
+        "mae": (0.0205, 0.2605, 0.3825, 0.0388, 0.0447),
+        "nll": (-1.6801, 0.3623, 0.8231, -1.0509, -0.6915),
+        "crps": (0.0215, 0.1896, 0.2884, 0.0364, 0.0508),
+    },
+    "sv-dkl": {
+        "mae": (0.0212, 0.2636, 0.3703, 0.0391, 0.0447),
+        "nll": (-1.7034, 0.3607, 0.8262, -1.0407, -0.6870),
+        "crps": (0.0215, 0.1911, 0.2840, 0.0371, 0.0507),
+    },
+    "pp-dkl": {
+        "mae": (0.0205, 0.2614, 0.4071, 0.0392, 0.0463),
+        "nll": (-2.9551, 0.2989, 0.7445, -1.6548, -1.7395),
+        "crps": (0.0152, 0.1873, 0.2875, 0.0317, 0.0380),
+    },
+    "dbk-silu": {
+        "mae": (0.0190, 0.2606, 0.4031, 0.0386, 0.0464),
+        "nll": (-2.9670, 0.2936, 0.7406, -1.6479, -1.7551),
+        "crps": (0.0144, 0.1865, 0.2852, 0.0308, 0.0376),
+    },
+    "dbk-rbf": {
+        "mae": (0.0190, 0.2614, 0.3937, 0.0382, 0.0451),
+        "nll": (-2.9807, 0.2967, 0.7416, -1.6679, -1.7755),
+        "crps": (0.0144, 0.1870, 0.2817, 0.0311, 0.0368),
+    },
 }
 
-ORDER = (*reversed(PAPER), "sv-rbf", "dnn", "gpytorch-ppgp", "gpytorch-svgp")
+ORDER = (*reversed(PAPER), "sv-rbf", "gpytorch-ppgp", "gpytorch-svgp")
 
 ALIKE = (
     "h",
@@ -51,17 +74,29 @@ ALIKE = (
 PAPER_SEEDS = 5
 
 COLUMNS = (
-    *("model", "alpha, beta", "epochs", "seeds", "NLL", "paper", "NLL, t", "CRPS", "paper", "MAE"),
-    *("holds 95 %", "seconds"),
+    *("model", "alpha, beta", "epochs", "splits", "fits", "NLL", "paper", "NLL, t"),
+    *("CRPS", "paper", "MAE", "paper", "holds 95 %", "best epoch", "seconds"),
 )
 
 ROW_COLUMNS = (
-    *("table", "model", "seed", "NLL, validation", "NLL", f"of the {WORST} worst", "without them"),
-    *("worst error", "in sd", f"over {FAR:g} sd: train", "validation", "test", "NLL, t", "CRPS"),
-    *("CRPS, t", "df"),
+    *("table", "model", "split", "seed", "NLL, validation", "NLL", f"of the {WORST} worst"),
+    *("without them", "worst error", "in sd", f"over {FAR:g} sd: train", "validation", "test"),
+    *("NLL, t", "CRPS", "CRPS, t", "df"),
 )
 
-PREDICTIVE, BOUND = ("dbk-rbf", "dbk-silu", "pp-dkl"), ("sv-dkl", "vbll")
+PREDICTIVE = ("dbk-rbf", "dbk-silu", "pp-dkl")
+BETA_ALONE = ("pp-dkl", "gpytorch-ppgp")
+"""Models with the weight beta, and without alpha."""
+
+AGAINST = {
+    "vbll": (*PREDICTIVE, "sv-dkl", "dnn"),
+    "sv-dkl": PREDICTIVE,
+    "pp-dkl": ("dbk-rbf", "dbk-silu"),
+}
+"""The models that are compared with a model."""
+
+FAMILIAR = 0.1
+"""Share of test rows with features of training rows, from which the other rows are scored too."""
 
 
 def read(folder: Path) -> Found:
@@ -70,18 +105,23 @@ def read(folder: Path) -> Found:
     Raises
     ------
     RequestError
-        If there are no figures, a table and model has figures with several settings, or our models
-        differ in the settings of `ALIKE`.
+        If there are no figures, a table and model has figures with several settings other than
+        searched and given weights, or our models differ in the settings of `ALIKE`.
     """
     found: Found = {}
     for place in sorted(folder.glob("*/*")):
-        seeds = [json.loads(path.read_text()) for path in sorted(place.glob("seed-*.json"))]
+        seeds = [json.loads(path.read_text()) for path in sorted(place.glob("*seed-*.json"))]
         key = (place.parent.name, place.name.rpartition("-")[0])
         if not seeds:
             continue
+        settings = json.loads((place / SETTINGS_FILE).read_text())
+        if (settings.get("weights") != "auto") and _is_searched(folder / key[0], key[1]):
+            key = (key[0], f"{key[1]} {settings['weights']}")
         if key in found:
             raise RequestError(f"{key} has figures of several settings; keep one folder.")
-        settings = json.loads((place / SETTINGS_FILE).read_text())
+        shared = settings.get("split", "seed")
+        for seed in seeds:
+            seed.setdefault("split", seed["seed"] if shared == "seed" else shared)
         searched = place / "weights.json"
         trials = json.loads(searched.read_text()) if searched.exists() else []
         found[key] = {"settings": settings, "seeds": seeds, "trials": trials}
@@ -94,6 +134,19 @@ def read(folder: Path) -> Found:
     return found
 
 
+def _is_searched(folder: Path, model: str) -> bool:
+    """Return whether there are figures of a model whose weights were searched."""
+    return any(
+        place.name.rpartition("-")[0] == model and any(place.glob("*seed-*.json"))
+        for place in (path.parent for path in folder.glob("*/weights.json"))
+    )
+
+
+def _plain(model: str) -> str:
+    """Return the name of the model without weights."""
+    return model.partition(" ")[0]
+
+
 def _own(found: Found) -> list[Figures]:
     """Return the settings of our models."""
     return [of["settings"] for (_, model), of in found.items() if not model.startswith("gpytorch")]
@@ -103,34 +156,37 @@ def page(found: Found) -> str:
     """Return the tables."""
     own = _own(found)[0]
     versions = {", ".join(map(" ".join, of["versions"].items())) for of in _own(found)}
-    settings = ", ".join(f"{name} {own[name]}" for name in ALIKE if name in own)
+    settings = ", ".join(f"{name} {own[name]}" for name in ALIKE[:-1] if name in own)
     settings += f"; {'; '.join(sorted(versions))}"
     if len(versions) > 1:
         settings += " (the later version where there is an NLL with Student-t tails)"
     counts = sorted({len(of["seeds"]) for of in found.values()})
     seeds = " to ".join(str(count) for count in {counts[0]: 0, counts[-1]: 0})
+    seeds += " fit" if counts[-1] == 1 else " fits"
     tables = ""
     for name in _tables(found):
-        lines = [
-            _line(found[name, model], name, model) for model in ORDER if (name, model) in found
-        ]
+        held = [model for of, model in found if of == name]
+        held.sort(key=lambda model: (ORDER.index(_plain(model)), model))
+        lines = [_line(found[name, model], name, _plain(model)) for model in held]
         tables += f"\n## {name}\n\n{table(COLUMNS, lines)}"
     return f"""# Regression tables
 
-{seeds} seeds for each model; the paper has {PAPER_SEEDS}.
+{seeds} for each model; the paper has {PAPER_SEEDS}, on one split.
 
     python -m benchmarks kernels.uci --data TABLE.parquet --model MODEL \\
         --seeds N{_recipe(own)} --out FOLDER
     python -m benchmarks kernels.uci_table FOLDER
 
 `uci.py`, protocol of Zhu, Yuchi and Xie, section 4.2; figures on the scale of the
-standardised target, mean over the seeds ± standard deviation. {_protocol(found)} "NLL, t" is the
-NLL with Student-t tails, whose degrees of freedom (2.05 or more) and scale are learned
-from the validation rows. The GPyTorch models have inducing points under an RBF on the inputs, and
-no network.
+standardised target, mean ± standard deviation over the splits (over the seeds, if there is one
+split). {_protocol(found)}
+"NLL, t" is the NLL with Student-t tails, whose degrees of freedom (2.05 or more) and scale are
+learned from the validation rows. "Best epoch" is the mean over the fits; a fit that ends with its
+best epoch may not have converged. The GPyTorch models have inducing points under an RBF on the
+inputs, and no network.
 
 Our models: {settings}.
-{tables}{_search(found)}{_rows(found)}{_compared(found)}"""
+{tables}{_compared(found)}{_familiar(found)}{_search(found)}{_rows(found)}"""
 
 
 def _tables(found: Found) -> list[str]:
@@ -140,40 +196,59 @@ def _tables(found: Found) -> list[str]:
 
 
 def _recipe(own: Figures) -> str:
-    return " --recipe paper --weights auto" if own.get("recipe") == "paper" else " --epochs N"
+    if own.get("recipe") != "paper":
+        return " --epochs N"
+    return " --recipe paper --splits SPLITS --weights WEIGHTS"
 
 
 def _protocol(found: Found) -> str:
     """Return how the rows are split and the weights are chosen."""
     if _own(found)[0].get("recipe") != "paper":
-        return """In the paper
-all seeds share one split; here the seed also determines the split."""
-    given = sorted(
-        f"`{model}` on {name}"
-        for (name, model), of in found.items()
-        if model in PREDICTIVE and of["settings"]["weights"] != "auto"
+        return """In the paper all seeds share one split; here the seed also determines the
+split."""
+    weighted = {key: of for key, of in found.items() if _plain(key[1]) in PREDICTIVE}
+    searched = sorted(
+        f"`{model}` on {name} ({len(of['trials'])} fits of {_search_epochs(of)} epochs)"
+        for (name, model), of in weighted.items()
+        if of["trials"]
     )
-    said = f" They are given, not searched, for {', '.join(given)}." if given else ""
-    return f"""As in the
-paper, all seeds share one split, the learning rate is constant, and alpha and beta are the
-best of all pairs by the validation NLL of seed 0 after all epochs.{said}"""
+    said = "alpha and beta are given, not searched"
+    if searched:
+        said = "alpha and beta are the best of all pairs by the validation NLL of split 0, seed 0, "
+        said += f"for\n{', '.join(searched)}"
+        if len(searched) < len(weighted):
+            said += ";\nfor all others they are given, not searched"
+    return f"""As in the paper, all seeds share a split, and the learning rate is constant. "Splits"
+is the number of splits that a model was fitted on. {said[0].upper()}{said[1:]}."""
+
+
+def _search_epochs(of: Figures) -> int:
+    """Return the number of epochs of each fit of the search in the paper's recipe."""
+    settings = of["settings"]
+    return int(settings.get("search_epochs", settings["epochs"]))
 
 
 def _search(found: Found) -> str:
     """Return the section on the search of the weights, if there was one."""
     lines = [
-        (name, f"`{model}`", *(f"{trial['weights'][key]:g}" for key in ("alpha", "beta")), nll)
+        (name, f"`{model}`", _search_epochs(of), *pair, f"{trial['nll']:.3f}")
         for (name, model), of in found.items()
         for trial in of["trials"]
-        for nll in (f"{trial['nll']:.3f}",)
+        for pair in (_shown(model, trial["weights"]),)
     ]
     if not lines:
         return ""
-    header = ("table", "model", "alpha", "beta", "NLL, validation")
+    header = ("table", "model", "epochs", "alpha", "beta", "NLL, validation")
     return f"""
 ## Search of the weights
 
 {table(header, lines, left=(0, 1))}"""
+
+
+def _shown(model: str, weights: Figures) -> tuple[str, str]:
+    """Return the texts of alpha and beta; empty for one that the model does not have."""
+    alpha = f"{weights['alpha']:g}" if model in PREDICTIVE and model not in BETA_ALONE else ""
+    return alpha, f"{weights['beta']:g}" if model in (*PREDICTIVE, *BETA_ALONE) else ""
 
 
 def _rows(found: Found) -> str:
@@ -186,7 +261,8 @@ def _rows(found: Found) -> str:
             tails, numbers = seed["student_t"], ("validation_nll", "nll", "nll_of_worst")
             lines.append(
                 (
-                    *(name, f"`{model}`", seed["seed"], *(f"{seed[key]:.3f}" for key in numbers)),
+                    *(name, f"`{model}`", seed["split"], seed["seed"]),
+                    *(f"{seed[key]:.3f}" for key in numbers),
                     *(f"{seed['nll_without_worst']:.3f}", f"{seed['worst_error']:+.2f}"),
                     f"{seed['worst_error_in_sd']:+.1f}",
                     *(seed["far"][part] for part in ("train", "validation", "test")),
@@ -207,24 +283,66 @@ deviations.
 {table(ROW_COLUMNS, lines, left=(0, 1))}"""
 
 
+def _familiar(found: Found) -> str:
+    """Return the section on test rows with new features, for tables where many are not new."""
+    lines = []
+    for (name, model), of in found.items():
+        seeds = [seed for seed in of["seeds"] if seed.get("new", {"share": 1})["share"] < 1]
+        share = np.mean([seed["new"]["share"] for seed in seeds]) if seeds else 1.0
+        if 1 - share < FAMILIAR:
+            continue
+        new = [{**seed["new"], "split": seed["split"]} for seed in seeds]
+        scores = (
+            spread(values(rows, key), digits)
+            for key, digits in (("nll", 3), ("mae", 4))
+            for rows in (new, seeds)
+        )
+        lines.append((name, f"`{model}`", percent(float(share)), *scores))
+    if not lines:
+        return ""
+    header = ("table", "model", "new rows", "NLL, new", "NLL, all", "MAE, new", "MAE, all")
+    return f"""
+## Test rows with new features
+
+Many test rows have exactly the features of a training row. New rows are the others.
+
+{table(header, lines, left=(0, 1))}"""
+
+
+def values(seeds: Sequence[Figures], key: str) -> list[float]:
+    """Return a score's mean on each split, or its value for each seed if there is one split."""
+    of_splits: dict[int, list[float]] = {}
+    for seed in seeds:
+        of_splits.setdefault(seed["split"], []).append(seed[key])
+    if len(of_splits) == 1:
+        return next(iter(of_splits.values()))
+    return [float(np.mean(of)) for _, of in sorted(of_splits.items())]
+
+
+def paper_value(model: str, name: str, key: str) -> float | None:
+    """Return a score of the paper's table 1, or None."""
+    return dict(zip(TABLES, PAPER.get(model, {}).get(key, ()), strict=False)).get(name)
+
+
 def _line(figures: Figures, name: str, model: str) -> tuple[object, ...]:
     seeds, settings = figures["seeds"], figures["settings"]
-    used = settings["used_weights"]
-    weights = f"{used['alpha']:g}, {used['beta']:g}" if model in PREDICTIVE else ""
-    if model == "gpytorch-ppgp":
-        weights = f"{used['beta']:g}"
-    paper = dict(zip(TABLES, PAPER.get(model, ()), strict=False)).get(name)
-    theirs = (f"{paper[0]:.3f}", f"{paper[1]:.4f}") if paper else ("", "")
+    weights = ", ".join(text for text in _shown(model, settings["used_weights"]) if text)
+    epochs = [seed.get("best_epoch") for seed in seeds]
+    known = "" if None in epochs else f"{np.mean(epochs):.0f}"
+
+    def theirs(key: str, digits: int) -> str:
+        value = paper_value(model, name, key)
+        return "" if value is None else f"{value:.{digits}f}"
 
     def mean(key: str) -> float:
-        return float(np.mean([seed[key] for seed in seeds]))
+        return float(np.mean(values(seeds, key)))
 
     return (
-        *(f"`{model}`", weights, settings["epochs"], len(seeds)),
-        *(spread([seed["nll"] for seed in seeds]), theirs[0]),
-        _heavier(seeds),
-        *(f"{mean('crps'):.4f}", theirs[1], f"{mean('mae'):.4f}"),
-        *(percent(mean("coverage_95")), f"{mean('seconds'):.0f}"),
+        *(f"`{model}`", weights, settings["epochs"]),
+        *(len({seed["split"] for seed in seeds}), len(seeds)),
+        *(spread(values(seeds, "nll")), theirs("nll", 3), _heavier(seeds)),
+        *(f"{mean('crps'):.4f}", theirs("crps", 4), f"{mean('mae'):.4f}", theirs("mae", 4)),
+        *(percent(mean("coverage_95")), known, f"{mean('seconds'):.0f}"),
     )
 
 
@@ -232,7 +350,7 @@ def _heavier(seeds: Sequence[Figures]) -> str:
     """Return the NLL with Student-t tails, or an empty text if a seed has none."""
     if any("student_t" not in seed for seed in seeds):
         return ""
-    return spread([seed["student_t"]["nll"] for seed in seeds])
+    return spread(values([{**seed["student_t"], "split": seed["split"]} for seed in seeds], "nll"))
 
 
 def _compared(found: Found) -> str:
@@ -240,29 +358,46 @@ def _compared(found: Found) -> str:
     lines = _differences(found)
     if not lines:
         return ""
-    header = ("table", "model", "against", "difference")
+    header = ("table", "model", "against", "NLL", "paper", "CRPS", "paper", "MAE", "paper")
     return f"""
-## Predictive objectives against the evidence lower bound
+## Differences between models
 
-Difference in NLL on the same splits, mean ± standard error over the seeds. A negative
-difference means that the predictive objective is better.
+Differences on the same splits with the same seeds, mean ± standard error over the splits (over the
+seeds, if there is one split), beside the same difference in the paper's table. A negative
+difference means that the model is better than the one it stands against.
 
 {table(header, lines, left=(0, 1, 2))}"""
 
 
 def _differences(found: Found) -> list[tuple[str, ...]]:
-    """Return the differences in NLL over the seeds that both models have."""
-    lines = []
-    for name in _tables(found):
-        for first in PREDICTIVE:
-            for second in (*BOUND, *(("pp-dkl",) if first != "pp-dkl" else ())):
-                if (name, first) in found and (name, second) in found:
-                    both = (found[name, model]["seeds"] for model in (first, second))
-                    a, b = ({seed["seed"]: seed["nll"] for seed in seeds} for seeds in both)
-                    mean, error = mean_and_error([a[k] - b[k] for k in sorted(set(a) & set(b))])
-                    shown = f"{mean:+.3f}" + ("" if math.isnan(error) else f" ± {error:.3f}")
-                    lines.append((name, f"`{first}`", f"`{second}`", shown))
-    return lines
+    """Return the differences in each score over the fits that both models have."""
+    return [
+        (name, f"`{first}`", f"`{second}`", *cells)
+        for name in _tables(found)
+        for second, compared in AGAINST.items()
+        for first in compared
+        if (name, first) in found and (name, second) in found
+        for cells in (_difference(found, name, first, second),)
+    ]
+
+
+def _difference(found: Found, name: str, first: str, second: str) -> list[str]:
+    """Return the differences in NLL, CRPS and MAE, each with that of the paper."""
+    a, b = (
+        {(seed["split"], seed["seed"]): seed for seed in found[name, model]["seeds"]}
+        for model in (first, second)
+    )
+    cells = []
+    for key, digits in (("nll", 3), ("crps", 4), ("mae", 4)):
+        both = [
+            {"split": at[0], key: a[at][key] - b[at][key]} for at in sorted(a.keys() & b.keys())
+        ]
+        mean, error = mean_and_error(values(both, key))
+        shown = "" if math.isnan(error) else f" ± {error:.{digits}f}"
+        cells.append(f"{mean:+.{digits}f}{shown}")
+        x, y = (paper_value(model, name, key) for model in (first, second))
+        cells.append("" if x is None or y is None else f"{x - y:+.{digits}f}")
+    return cells
 
 
 def main() -> None:

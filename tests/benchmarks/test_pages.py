@@ -47,6 +47,7 @@ PAGES = {
     "student/table": ("kernels.student", _whole),
     "uci/table": ("kernels.uci_table", _by_table_and_model),
     "uci-paper/table": ("kernels.uci_table", _by_table_and_model),
+    "uci-paper-long/table": ("kernels.uci_table", _by_table_and_model),
     "last-layers/table": ("networks.last_layers", _last_layers),
     "last-layers-retrained/table": ("networks.last_layers", _last_layers),
     "last-layer-peers/table": ("networks.last_layer_peers", lambda held: (held["seeds"],)),

@@ -97,6 +97,39 @@ def test_the_papers_recipe(table, tmp_path):
     assert train.x[:, 2].max() < 60
 
 
+def test_the_papers_recipe_on_several_splits(table, tmp_path):
+    options = ("--data", table, "--model", "dnn", "--seeds", "1", "--json", "--out", tmp_path)
+    recipe = (*SHORT, "--recipe", "paper", "--splits", "0", "2")
+    found = json.loads(told("kernels.uci", *options, *recipe))
+    assert [(one["split"], one["seed"]) for one in found["per_seed"]] == [(0, 0), (2, 0)]
+    assert found["per_seed"][0]["nll"] != found["per_seed"][1]["nll"]
+    assert {p.name for p in tmp_path.rglob("*seed*")} == {"seed-0.json", "split-2-seed-0.json"}
+    assert found["per_seed"][1]["new"]["share"] == 1.0
+
+
+def test_new_rows_by_hand():
+    uci = load("kernels.uci")
+    y = np.array([0.0, 2.0, 5.0])
+    prediction = Prediction.of_moments(np.zeros(3), np.ones(3))
+    train = uci.Data(np.array([[1.0, 0.0], [3.0, 3.0]]), np.zeros(2))
+    test = uci.Data(np.array([[1.0, -0.0], [1.0, 1.0], [3.0, 3.0]]), y)
+    found = uci._new(prediction, train, test)
+    assert (found["share"], found["mae"]) == (pytest.approx(1 / 3), 2.0)
+    assert found["nll"] == pytest.approx(0.5 * np.log(2 * np.pi) + 2.0)
+    assert uci._new(prediction, test, test) == {"share": 0.0}
+
+
+def test_a_shorter_search(table, tmp_path):
+    options = ("--data", table, "--model", "pp-dkl", "--seeds", "1", "--json", "--out", tmp_path)
+    search = ("--weights", "auto", "--search-epochs", "1")
+    found = json.loads(told("kernels.uci", *options, *SHORT[:-2], "--recipe", "paper", *search))
+    (place,) = tmp_path.glob("waves/pp-dkl-*")
+    trials = json.loads((place / "weights.json").read_text())
+    assert found["settings"]["search_epochs"] == 1
+    # After all three epochs, the validation rows have a lower score.
+    assert trials[0]["nll"] > found["per_seed"][0]["validation_nll"]
+
+
 def test_the_search_of_the_papers_recipe_takes_all_epochs(table, tmp_path):
     options = ("--data", table, "--model", "pp-dkl", "--seeds", "1", "--json", "--out", tmp_path)
     told("kernels.uci", *options, *SHORT[:-2], "--recipe", "paper", "--weights", "auto")
@@ -173,30 +206,61 @@ def test_the_table_is_made_from_the_figures(tmp_path):
             )
     told("kernels.uci_table", tmp_path / "out", "--table", tmp_path / "made")
     text = (tmp_path / "made" / "table.md").read_text()
-    assert (
-        "| `dbk-silu` | 0.01, 0.1 | 400 | 3 | -2.500 ± 0.500 | -2.967 |  | 0.2000 | 0.0144 |"
-        in text
+    first = (
+        "| `dbk-silu` | 0.01, 0.1 | 400 | 3 | 3 | -2.500 ± 0.500 | -2.967 |  | 0.2000 | 0.0144 |"
     )
-    # Differences -1, -1.5, -1.4: mean -1.3, deviation 0.2646, standard error 0.1528.
-    assert "| pol | `dbk-silu` | `vbll` | -1.300 ± 0.153 |" in text
+    assert f"{first} 0.1000 | 0.0190 |" in text
+    # Differences -1, -1.5, -1.4: mean -1.3, deviation 0.2646, standard error 0.1528. The paper's:
+    # -2.9670 + 1.6801 = -1.287, 0.0144 - 0.0215 = -0.0071, 0.0190 - 0.0205 = -0.0015.
+    same = "+0.0000 ± 0.0000"
+    second = f"-1.300 ± 0.153 | -1.287 | {same} | -0.0071 | {same} | -0.0015 |"
+    assert f"| pol | `dbk-silu` | `vbll` | {second}" in text
+
+
+def test_the_mean_of_several_splits(tmp_path):
+    """Split 0 has two seeds, split 1 has one: the mean of the splits' means, and their spread."""
+    made = {"dbk-silu": {(0, 0): -2.0, (0, 1): -4.0, (1, 0): -1.0}, "vbll": {(0, 0): 0.0}}
+    for model, of in made.items():
+        folder = tmp_path / "out" / "keggdirected" / f"{model}-0"
+        folder.mkdir(parents=True)
+        settings = {**SETTINGS, "recipe": "paper", "split": 0}
+        (folder / "settings.json").write_text(json.dumps(settings))
+        for (split, seed), nll in of.items():
+            rest = {"mae": 0.1, "crps": 0.2, "coverage_95": 0.95, "seconds": 3.0}
+            figures = {"seed": seed, "split": split, "nll": nll, **rest, "best_epoch": 9}
+            figures["new"] = {"share": 0.25, "nll": nll + 1, "mae": 0.3}
+            (folder / f"split-{split}-seed-{seed}.json").write_text(json.dumps(figures))
+    told("kernels.uci_table", tmp_path / "out", "--table", tmp_path / "made")
+    text = (tmp_path / "made" / "table.md").read_text()
+    # The means are -3 and -1: mean -2, deviation 1.414.
+    assert "| `dbk-silu` | 0.01, 0.1 | 400 | 2 | 3 | -2.000 ± 1.414 | -1.648 |" in text
+    assert "| keggdirected | `dbk-silu` | `vbll` | -2.000 | -0.597 |" in text
+    new = "25.0 % | -1.000 ± 1.414 | -2.000 ± 1.414 | 0.3000 ± 0.0000 | 0.1000 ± 0.0000 |"
+    assert f"| keggdirected | `dbk-silu` | {new}" in text
 
 
 def test_the_table_says_whether_weights_were_searched(tmp_path):
     folder = tmp_path / "out" / "pol"
-    for model, weights in (("dbk-silu", "auto"), ("dbk-rbf", "0.01,0.1")):
-        (folder / f"{model}-0").mkdir(parents=True)
+    made = {"dbk-silu-0": "auto", "dbk-silu-1": "0.01,0.1", "dbk-rbf-0": "0.01,0.1"}
+    for place, weights in made.items():
+        (folder / place).mkdir(parents=True)
         settings = {**SETTINGS, "recipe": "paper", "split": 0, "weights": weights}
-        (folder / f"{model}-0" / "settings.json").write_text(json.dumps(settings))
+        if weights == "auto":
+            settings["used_weights"] = {"alpha": 0.1, "beta": 1.0}
+        (folder / place / "settings.json").write_text(json.dumps(settings))
         figures = {"nll": -1.0, "mae": 0.1, "crps": 0.2, "coverage_95": 0.95, "seconds": 3.0}
         figures |= {"seed": 0, "student_t": {"nll": -1.5}}
-        (folder / f"{model}-0" / "seed-0.json").write_text(json.dumps(figures))
+        (folder / place / "seed-0.json").write_text(json.dumps(figures))
     trials = [{"weights": {"alpha": 0.1, "beta": 1.0}, "nll": -2.0}]
     (folder / "dbk-silu-0" / "weights.json").write_text(json.dumps(trials))
     told("kernels.uci_table", tmp_path / "out", "--table", tmp_path / "made")
     text = (tmp_path / "made" / "table.md").read_text()
-    assert "| pol | `dbk-silu` | 0.1 | 1 | -2.000 |" in text
-    assert "They are given, not searched, for `dbk-rbf` on pol." in text
-    assert "| `dbk-rbf` | 0.01, 0.1 | 400 | 1 | -1.000 | -2.981 | -1.500 | 0.2000 |" in text
+    assert "| pol | `dbk-silu` | 400 | 0.1 | 1 | -2.000 |" in text
+    # Both pairs of weights of the same model have a row.
+    assert "| `dbk-silu` | 0.1, 1 | 400 |" in text
+    assert "| `dbk-silu` | 0.01, 0.1 | 400 |" in text
+    assert "for\n`dbk-silu` on pol (1 fits of 400 epochs);\nfor all others they are given" in text
+    assert "| `dbk-rbf` | 0.01, 0.1 | 400 | 1 | 1 | -1.000 | -2.981 | -1.500 | 0.2000 |" in text
 
 
 def test_the_sensitivity_is_drawn_from_every_pair(table, tmp_path):
@@ -217,6 +281,20 @@ def test_the_sensitivity_to_one_weight(table, tmp_path):
     assert "| alpha | 1 | " in text
     assert "| beta | " not in text
     assert "\n| alpha | beta 0.01 |\n" in text
+
+
+def test_the_sensitivity_to_one_weight_at_a_time(table, tmp_path):
+    options = ("--data", table, "--seeds", "2", "--out", tmp_path / "out", "--table", tmp_path)
+    told("kernels.sensitivity", *options, *SHORT[2:-2], "--epochs", "1", "--one-at-a-time")
+    found = json.loads((tmp_path / "sensitivity-waves-1.json").read_text())
+    pairs = {(line["alpha"], line["beta"]): line["per_seed"] for line in found["dbk-silu"]}
+    alone = [(value, 0.01) for value in (0, 0.1, 1)] + [(0.01, value) for value in (0, 0.1, 1)]
+    assert pairs.keys() == {(0.01, 0.01), *alone}
+    text = (tmp_path / "sensitivity-waves-1.md").read_text()
+    differences = [a["nll"] - b["nll"] for a, b in zip(pairs[0.01, 1], pairs[0.01, 0], strict=True)]
+    assert f"| beta | 1 | {np.mean(differences):+.4f} ± " in text
+    assert "--one-at-a-time --batch 64" in text
+    assert "\n| 0 |  | " in text  # a pair that was not fitted
 
 
 def test_effects_are_paired():
@@ -242,6 +320,16 @@ def test_figures_made_differently_are_no_table(tmp_path, capsys):
         (folder / "seed-0.json").write_text(json.dumps({"seed": 0, "nll": 0.0}))
     assert run("kernels.uci_table", tmp_path / "out", "--table", tmp_path / "made") == 2
     assert "several values of epochs" in capsys.readouterr().err
+
+
+def test_one_model_with_two_pairs_of_given_weights_is_no_table(tmp_path, capsys):
+    for place in ("dbk-silu-0", "dbk-silu-1"):
+        folder = tmp_path / "out" / "pol" / place
+        folder.mkdir(parents=True)
+        (folder / "settings.json").write_text(json.dumps({**SETTINGS, "weights": "0,0"}))
+        (folder / "seed-0.json").write_text(json.dumps({"seed": 0, "nll": 0.0}))
+    assert run("kernels.uci_table", tmp_path / "out", "--table", tmp_path / "made") == 2
+    assert "figures of several settings" in capsys.readouterr().err
 
 
 def test_no_table_without_figures(tmp_path, capsys):
@@ -275,6 +363,7 @@ def test_refused_tables(*, frame, code, message, tmp_path, capsys):
         (("--weights", "0.5,-1"), "weight beta of 0 or more"),
         (("--seeds", "0"), "1 seed or more"),
         (("--epochs", "0"), "found epochs 0"),
+        (("--splits", "1"), "in --recipe own the seed is the split"),
     ],
 )
 def test_refused_options(options, message, table, tmp_path, capsys):
