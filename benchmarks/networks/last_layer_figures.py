@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from scipy.special import expit
 
+from benchmarks.images.digits import take_share
 from benchmarks.markdown import percent, table
-from benchmarks.networks.digits import take_share
 from benchmarks.networks.last_layers import Plan, factors, fitted, function_variance
 from benchmarks.script import Figures, Floats, machine, options_of, write_results
 from geogp import ClassGP

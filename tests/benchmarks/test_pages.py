@@ -58,7 +58,7 @@ PAGES = {
         "networks.scale_regression",
         lambda held: (held["fits"], 50, held["copies"]),
     ),
-    "digits/table": ("networks.digits_table", _whole),
+    "digits/table": ("images.digits_table", _whole),
     "wheel/table": ("networks.wheel", _whole),
     "bytes-read/table": ("speed.bytes_read", lambda held: (held, "NM")),
     "page/table": ("pages.page_speed", _whole),

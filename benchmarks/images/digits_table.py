@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.images import mnist_table
 from benchmarks.markdown import table, with_error
-from benchmarks.networks import mnist_table
 from benchmarks.script import Figures, write_results
 
 COLUMNS = {
@@ -180,7 +180,7 @@ def section(part: Figures) -> str:
     rows = np.mean([one["rows"] for one in figures], 0).round().astype(int)
     return f"""## scikit-learn's digits
 
-    python -m benchmarks networks.digits --seeds {len(seeds)}
+    python -m benchmarks images.digits --seeds {len(seeds)}
 
 {len(seeds)} seeds of scikit-learn's digits (1,797 images of 8 x 8 pixels). The papers have other
 images, so only the order of the methods can be compared. Networks have two layers of 64 units, and

@@ -10,7 +10,7 @@ from scipy import special
 from geogp.distributions.heavy_shapes import StudentT
 from geogp.distributions.prediction import Prediction
 
-BENCH = "networks.digits"
+BENCH = "images.digits"
 
 
 def test_removed_classes_have_no_training_rows(bench):
@@ -61,7 +61,7 @@ def test_a_fitted_estimator_knows_ten_classes(bench):
 
 
 def test_a_new_part_of_the_page_leaves_the_other_part(tmp_path, monkeypatch):
-    tables = load("networks.digits_table")
+    tables = load("images.digits_table")
     monkeypatch.setattr(tables, "section", lambda part: f"eight by eight {part['seed']}\n")
     monkeypatch.setattr(tables.mnist_table, "section", lambda part: f"MNIST {part['seed']}\n")
     for name, seed in (("digits", 1), ("mnist", 2), ("digits", 3)):

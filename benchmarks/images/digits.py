@@ -1,6 +1,6 @@
 """Classes of small images: sparse processes, last layers and ensembles on scikit-learn's digits.
 
-    python -m benchmarks networks.digits --seeds 5
+    python -m benchmarks images.digits --seeds 5
 
 The images have 8 x 8 pixels. Each seed removes three of the ten classes from the training rows, as
 in Lee et al., "Scale mixtures of neural network Gaussian processes" (Scale), and divides the rows
@@ -23,7 +23,7 @@ from scipy import ndimage
 from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 
-from benchmarks.networks.digits_table import write_part
+from benchmarks.images.digits_table import write_part
 from benchmarks.script import Figures, Floats, kept, machine, options_of, say
 from geogp import ClassGP
 from geogp.distributions.prediction import Prediction

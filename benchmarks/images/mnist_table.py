@@ -319,7 +319,7 @@ def section(part: Figures) -> str:
     minutes = sum(one["cpu_seconds"] for one in figures) / 60
     return f"""## MNIST
 
-    python -m benchmarks networks.mnist --seeds {1 + max(one["seed"] for one in figures)}
+    python -m benchmarks images.mnist --seeds {1 + max(one["seed"] for one in figures)}
 
 The papers' claims, and what is seen here. The difference is first method minus second method,
 paired by seed, ± its standard error. "As in the paper": the 95 % interval of Student's t excludes 0

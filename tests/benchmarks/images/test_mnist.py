@@ -11,17 +11,17 @@ from torch.nn import functional
 
 from geogp.distributions.prediction import Prediction
 
-BENCH = "networks.mnist"
+BENCH = "images.mnist"
 
 
 @pytest.fixture(scope="module")
 def rows():
-    return load("networks.mnist_rows")
+    return load("images.mnist_rows")
 
 
 @pytest.fixture(scope="module")
 def bodies():
-    return load("networks.convolutional_body")
+    return load("images.convolutional_body")
 
 
 class TestRows:
@@ -119,7 +119,7 @@ class TestBody:
 
 
 def test_a_verdict_needs_an_interval_on_the_papers_side():
-    verdict = load("networks.mnist_table").verdict
+    verdict = load("images.mnist_table").verdict
     assert verdict([-1.0, -1.1, -0.9], -1) == "as in the paper"
     assert verdict([-1.0, -1.1, -0.9], 1) == "opposite"
     assert verdict([-1.0, -1.1, -0.9], 0) == "differ here"
@@ -129,7 +129,7 @@ def test_a_verdict_needs_an_interval_on_the_papers_side():
 
 
 def test_claims_name_methods_and_figures_of_the_page():
-    tables = load("networks.mnist_table")
+    tables = load("images.mnist_table")
     for claim in tables.CLAIMS:
         assert {claim.first, claim.second} <= set(tables.NAMES)
         assert claim.figure in tables.FIGURES
