@@ -22,6 +22,7 @@ from benchmarks.markdown import percent, table
 from benchmarks.networks.last_layers import Plan, factors, fitted, function_variance
 from benchmarks.script import Figures, Floats, machine, options_of, write_results
 from geogp import ClassGP
+from geogp.models.papers.classes.softmax_layers import EnrichedSoftmax
 from geogp.models.papers.last_layers.regression import LastLayerGP, enrich, posterior_factor
 from geogp.models.papers.last_layers.tangents import Tangents
 from geogp.models.process.data import Data
@@ -123,7 +124,9 @@ def classes(n: int, seed: int) -> tuple[Floats, Floats, dict[str, Line]]:
         name, _, part = model.partition(", ")
         fit = ClassGP(name, random_state=seed, device="cpu").fit(x, y)
         if part:
-            take_share(fit, x, seed)
+            network = fit.networks_[0]
+            assert isinstance(network, EnrichedSoftmax)
+            take_share(network, network.scaled(x[~fit.validation_]), seed)
         law = fit.predict_distribution(grid())
         mean, variance = law.mean[0], law.variance[0]
         found[model] = Line(mean[:, 1] - mean[:, 0], np.sqrt(variance.sum(1)))
