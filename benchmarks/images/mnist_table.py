@@ -209,9 +209,9 @@ def verdict(difference: Sequence[float], direction: int) -> str:
     mean, error = mean_and_error(difference)
     half = stats.t.ppf(0.975, len(difference) - 1) * error
     seen = 0 if abs(mean) <= half else int(np.sign(mean))
-    if seen == direction:
-        return "as in the paper"
-    return "no difference seen" if not seen else "opposite" if direction else "differ here"
+    if not seen:
+        return "no difference seen"
+    return "as in the paper" if seen == direction else "opposite" if direction else "differ here"
 
 
 def claims_table(figures: Sequence[Figures]) -> str:

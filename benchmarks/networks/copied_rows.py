@@ -104,7 +104,8 @@ L-BFGS):
 {table(("noise variance", *KEYS.values()), lines)}
 The smaller the noise, the better the score of the copies, without a bound, and the worse that of
 new wines. A normal law of one variance with the paper's RMSE of 0.57 has an NLL of
-{0.5 * math.log(2 * math.pi * math.e * 0.57**2):.2f} or more. The paper's negative NLL needs rows
-with a far smaller variance; the copies are such rows. The processes above learn a noise that
-remains large. The RMSE hardly depends on the noise: why the paper's is smaller is open.
+{0.5 * math.log(2 * math.pi * math.e * 0.57**2):.2f} or more. A negative NLL needs rows with a far
+smaller variance, and copies can be such rows. Whether they are so in the paper is open, and so is
+why its RMSE is smaller: here it hardly depends on the noise. The processes above learn a noise that
+remains large.
 """

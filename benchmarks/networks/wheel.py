@@ -216,15 +216,18 @@ Regret is that of expected rewards, in percent of the uniform policy's on the sa
 includes the exploration, which has more weight in a short run. Simple regret is that of the action
 with the highest posterior mean, on new contexts at the end. Mean ± standard error over seeds,
 if there are several.
-{_compared(kinds)}
+{_compared(results)}
 ## Differences from the paper
 
 - **Phases.** In the paper, a phase has 20 steps, and the posterior is rebuilt at every gradient
   step. Here it is rebuilt once in each phase. This gives the same actions: they depend on the last
   posterior before the phase. Phases that grow differ: with a growth of 0.1 there are 57 phases and
   5,700 gradient steps instead of 80,000.
-- **Draws.** The paper draws the rewards of the actions from their predictive distributions. Here,
-  f is drawn for all actions together, if not said otherwise.
+- **Draws.** The paper draws rewards "from the posterior over function values" (section 4.1) or from
+  the predictive distribution of each action (appendix C.2). Here, f is drawn for all actions
+  together, as in 4.1, or each reward by itself, with its noise.
+- Neither decides between `bll` and `rich-bll`. With phases of {STEPS}, and with draws of rewards,
+  the means differ by less than their errors or in favour of `bll`, unless single runs of `bll` fail.
 - **Optimiser.** Each phase starts Adam again, and keeps the epoch with the best log score of the
   last {WINDOW} rows. The paper says nothing of either.
 - **`vbll`.** The paper has one posterior for each action, here there is one for all.
@@ -264,14 +267,16 @@ def _section(rows: list[Figures]) -> str:
         paper = dict(zip(DELTAS, PAPER.get(model, ()), strict=False)).get(delta)
         theirs = f"{paper[0]:.2f} ± {paper[1]:.2f}" if paper else ""
         seconds = f"{np.mean([r[times.key] for r in found]):.0f}"
-        cells = (cumulative, quarters, simple, seconds, theirs)
+        median = f"{np.median([r['cumulative'] for r in found]):.2f}"
+        cells = (cumulative, median, quarters, simple, seconds, theirs)
         lines.append((f"{delta:g}", f"`{model}`", len(found), *cells))
-    header = ("delta", "policy", "seeds", "cumulative", "after each quarter", "simple", times.unit)
+    header = ("delta", "policy", "seeds", "cumulative", "median", "after each quarter", "simple")
+    header = (*header, times.unit)
     header = (*header, "paper, cumulative")
     horizon, growth, draws = first["horizon"], first["growth"], first["draws"]
     length = f", or {growth:g} times the steps before it if that is more" if growth else ""
     where = f" Seconds are {times.wall}; linear regressions are on the CPU." if times.wall else ""
-    return f"""## {horizon:,} steps, {_title(first)}
+    return f"""## {horizon:,} steps, {_style(first)}
 
     python -m benchmarks networks.wheel --horizon {horizon} --growth {growth:g} --draws {draws} \\
         --seeds {len({r["seed"] for r in rows})}{times.option}
@@ -279,39 +284,43 @@ def _section(rows: list[Figures]) -> str:
 A phase has {STEPS} steps{length}: {first["phases"]} phases,
 {first["phases"] * first["gradient_steps"]:,} gradient steps.{where}
 
-{table(header, lines, left=(1, 4))}"""
+{table(header, lines, left=(1, 5))}"""
 
 
-def _title(one: Figures) -> str:
+def _style(one: Figures) -> str:
     """Return the phases and draws of a run in words."""
     phases = "phases that grow" if one["growth"] else f"phases of {STEPS}"
     return f"{phases}, draws of {one['draws']}"
 
 
-def _compared(kinds: dict[tuple[Any, ...], list[Figures]]) -> str:
-    """Return the cumulative regrets of two or more kinds of runs over their common seeds."""
-    found = [{(r["delta"], r["model"], r["seed"]): r for r in rows} for rows in kinds.values()]
+def _compared(results: list[Figures]) -> str:
+    """Return the cumulative regrets of runs of equal horizon with other phases and draws."""
+    found: dict[tuple[Any, ...], dict[str, dict[int, float]]] = {}
+    for one in sorted(results, key=_kind):
+        key = -one["horizon"], one["delta"], list(POLICIES).index(one["model"])
+        kinds = found.setdefault(key, {})
+        kinds.setdefault(_style(one), {})[one["seed"]] = one["cumulative"]
+    found = {key: kinds for key, kinds in sorted(found.items()) if len(kinds) > 1}
+    styles = list(dict.fromkeys(style for kinds in found.values() for style in kinds))
     lines = []
-    for delta, model in product(DELTAS, POLICIES):
-        of = [{key[2] for key in one if key[:2] == (delta, model)} for one in found]
-        common = set[int].intersection(*(seeds for seeds in of if seeds)) if any(of) else set()
-        if common and sum(map(bool, of)) > 1:
-            means = [
-                with_error([one[delta, model, seed]["cumulative"] for seed in common], 2)
-                if seeds
-                else ""
-                for one, seeds in zip(found, of, strict=True)
+    for (horizon, delta, model), kinds in found.items():
+        common = sorted(set[int].intersection(*map(set, kinds.values())))
+        if common:
+            regrets = [
+                [kinds[style][seed] for seed in common] for style in styles if style in kinds
             ]
-            lines.append((f"{delta:g}", f"`{model}`", len(common), *means))
+            means = iter(with_error(one, 2) for one in regrets)
+            cells = (next(means) if style in kinds else "" for style in styles)
+            policy = f"`{list(POLICIES)[model]}`"
+            lines.append((f"{-horizon:,}", f"{delta:g}", policy, len(common), *cells))
     if not lines:
         return ""
-    header = ("delta", "policy", "seeds", *(_title(rows[0]) for rows in kinds.values()))
     return f"""
 ## The same seeds with other phases and draws
 
 Cumulative regret.
 
-{table(header, lines, left=(1,))}"""
+{table(("steps", "delta", "policy", "seeds", *styles), lines, left=(2,))}"""
 
 
 def _joined(known: list[Figures], fresh: list[Figures]) -> list[Figures]:

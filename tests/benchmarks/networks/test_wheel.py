@@ -132,6 +132,35 @@ def test_all_rows_in_the_subsample_give_rich_bll(policies, monkeypatch):
     assert not np.allclose(fewer, one.variance(x), rtol=1e-3)
 
 
+def test_rewards_are_drawn_from_the_predictive_distribution_of_each_action(policies):
+    rng = np.random.default_rng(0)
+    contexts, actions = rng.uniform(-0.7, 0.7, (120, 2)), rng.integers(0, 5, 120)
+    rows = policies.Data(policies.inputs(contexts, actions), rng.uniform(0, 50, 120))
+    policy = policies.POLICIES["bll"](10, rows.x, "rewards")
+    policy.learn(rows, 5, 3)
+    places = contexts[:2]
+    drawn = np.array([policy.draw(places, seed) for seed in range(4000)]).reshape(4000, 10)
+    x = policies.every_action(places)
+    noise = policy.model.predict(x).noise_variance
+    variance = policy.joint.variance(x) + noise
+    np.testing.assert_allclose(
+        drawn.mean(0), policy.joint.mean(x), atol=4 * variance.max() ** 0.5 / 60
+    )
+    np.testing.assert_allclose(drawn.var(0), variance, rtol=0.12)
+    assert np.abs(np.corrcoef(drawn.T) - np.eye(10)).max() < 0.1
+
+
+def test_runs_of_other_phases_stand_side_by_side_over_their_common_seeds(bench):
+    def run(seed, growth, cumulative):
+        case = bench.Case("bll", 0.5, seed, horizon=100, growth=growth)
+        held = {"by_quarter": [1.0] * 4, "phases": 5, "cpu_seconds": 1.0, "simple": 1.0}
+        return {**bench.asdict(case), "cumulative": cumulative, **held}
+
+    text = bench.page([run(0, 0.0, 2.0), run(1, 0.0, 4.0), run(0, 0.1, 7.0), run(5, 0.1, 90.0)])
+    assert "| 100 | 0.5 | `bll` | 1 | 2.00 | 7.00 |" in text
+    assert "| 0.5 | `bll` | 2 | 3.00 ± 1.00 | 3.00 |" in text
+
+
 def test_the_second_device_gives_the_figures_of_the_cpu(on_both):
     options = ["--horizon", "40", "--gradient-steps", "2", "--deltas", "0.5", "--models", "linear"]
     here, there = on_both(BENCH, *options, "neural-linear", "rich-bll-s", "vbll", "dbk-silu")
