@@ -211,7 +211,9 @@ def verdict(difference: Sequence[float], direction: int) -> str:
     seen = 0 if abs(mean) <= half else int(np.sign(mean))
     if not seen:
         return "no difference seen"
-    return "as in the paper" if seen == direction else "opposite" if direction else "differ here"
+    if not direction:
+        return "differ here"
+    return "as in the paper" if seen == direction else "opposite"
 
 
 def claims_table(figures: Sequence[Figures]) -> str:

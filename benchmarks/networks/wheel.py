@@ -227,7 +227,7 @@ if there are several.
   the predictive distribution of each action (appendix C.2). Here, f is drawn for all actions
   together, as in 4.1, or each reward by itself, with its noise.
 - Neither decides between `bll` and `rich-bll`. With phases of {STEPS}, and with draws of rewards,
-  the means differ by less than their errors or in favour of `bll`, unless single runs of `bll` fail.
+  the means differ by less than their errors or in favour of `bll`, unless runs of `bll` fail.
 - **Optimiser.** Each phase starts Adam again, and keeps the epoch with the best log score of the
   last {WINDOW} rows. The paper says nothing of either.
 - **`vbll`.** The paper has one posterior for each action, here there is one for all.

@@ -123,7 +123,7 @@ def test_a_verdict_needs_an_interval_on_the_papers_side():
     assert verdict([-1.0, -1.1, -0.9], -1) == "as in the paper"
     assert verdict([-1.0, -1.1, -0.9], 1) == "opposite"
     assert verdict([-1.0, -1.1, -0.9], 0) == "differ here"
-    assert verdict([-1.0, 0.9, 0.2], 0) == "as in the paper"
+    assert verdict([-1.0, 0.9, 0.2], 0) == "no difference seen"
     assert verdict([-1.0, 0.9, 0.2], -1) == "no difference seen"
     assert verdict([-1.0], -1) == "one seed"
 
