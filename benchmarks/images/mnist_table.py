@@ -325,7 +325,7 @@ def section(part: Figures) -> str:
 
 The papers' claims, and what is seen here. The difference is first method minus second method,
 paired by seed, ± its standard error. "As in the paper": the 95 % interval of Student's t excludes 0
-on the paper's side, or contains 0 where the paper's figures are alike.
+on the paper's side. "No difference seen": it contains 0, also where the paper's figures are alike.
 
 {claims_table(figures)}{scale_part(figures)}{prior_part(figures)}
 {seeds}
