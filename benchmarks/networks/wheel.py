@@ -8,11 +8,11 @@ Bayesian Last Layers with Subsampled NTK Features" (Rich), section 4.3 and appen
 are uniform in the unit disk; there are 5 actions and a rare large reward outside radius delta. Each
 phase has 20 steps of Thompson sampling, each with a new draw from the posterior, then 100 gradient
 steps and one new posterior. With --growth g, phases become longer: a phase has g times as many
-steps as were played before, and at least 20. Each run has its own file under --out, the table is
-written after each run, with the runs that it had before, and the same command continues where it
-stopped. With --device cuda, models
-are on a GPU and seconds are of the wall; runs are in a folder of their own in --out, and --table
-should name another folder too.
+steps as were played before, and at least 20. With --draws rewards, each action's reward is drawn by
+itself, with its noise, instead of one function for all actions. Each run has its own file under
+--out, the table is written after each run, with the runs that it had before, and the same command
+continues where it stopped. With --device cuda, models are on a GPU and seconds are of the wall;
+runs are in a folder of their own in --out, and --table should name another folder too.
 """
 
 import json
