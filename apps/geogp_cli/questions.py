@@ -1,4 +1,4 @@
-"""The commands on a finished run: `areas`, `at`, `change`, `exceedance`, `next` and `figures`."""
+"""The commands on a finished run, such as `areas`, `at`, `next`, `verify` and `figures`."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -60,6 +60,17 @@ def next_command(request: requests.NextRequest, listener: ProgressListener) -> C
     from geogp.answers.make import make_answer
 
     return _answered(make_answer(request, listener))
+
+
+@takes(requests.VerifyRequest)
+def verify(request: requests.VerifyRequest, listener: ProgressListener) -> CommandResult:
+    """Score a run on quarters that were published after those to which it was fitted."""
+    from geogp.answers.make import make_answers
+
+    scores, thresholds = answers = make_answers(request, listener)
+    files = [str(path) for answer in answers for path in answer.files]
+    described = {**scores.described, **thresholds.described, "files": files}
+    return CommandResult(described, _texts(answers))
 
 
 def _answered(answer: "Answer") -> CommandResult:

@@ -1,4 +1,4 @@
-"""Makes answers about a finished run: the commands `areas`, `change`, `exceedance` and `next`."""
+"""Makes answers about a finished run, and writes them into its folder and its pages."""
 
 from time import monotonic
 from typing import Any
@@ -16,7 +16,9 @@ from geogp.answers.requests import (
     ExceedanceRequest,
     NextRequest,
     RunRequest,
+    VerifyRequest,
 )
+from geogp.answers.verify import answer_verify, check_forecast
 from geogp.choices import CLASS, COUNT
 from geogp.errors import RequestError
 from geogp.models.names import find_model
@@ -48,6 +50,8 @@ def make_answers(
     if isinstance(request, NextRequest):
         check_next(request)
     with locked_run(request.run) as record, arithmetic(precision=record.precision):
+        if isinstance(request, VerifyRequest):
+            check_forecast(request, record)
         opened = with_data(stored_run(request, listener), **sample_of(request))
 
         def clock() -> dict[str, float | str]:
@@ -71,6 +75,8 @@ def _answers(opened: Reopened, request: RunRequest, clock: Clock) -> tuple[Answe
             return answer_exceedance(opened, request, clock)
         case NextRequest():
             return answer_next(opened, request, clock)
+        case VerifyRequest():
+            return answer_verify(opened, request, clock)
     raise AssertionError(f"no answer to {request}")
 
 

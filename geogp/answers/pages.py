@@ -1,6 +1,6 @@
 """The answers in a run folder, in its report and on its interactive page.
 
-`geogp areas`, `change`, `exceedance` and `next` write a JSON file about each answer, and
+`geogp areas`, `change`, `exceedance`, `next` and `verify` write a JSON file about each answer, and
 `read_answers` reads these files. The report is rendered again from run.json, the test predictions
 and the answers. The page is rendered again from its own data and the answers (`with_answers`).
 """
@@ -20,6 +20,7 @@ from geogp.answers.exceedance import EXCEEDANCE
 from geogp.answers.next import NEXT
 from geogp.answers.page_layers import left_out, page_layers
 from geogp.answers.providers import PROVIDERS
+from geogp.answers.verify import LATER_SCORES, LATER_THRESHOLDS
 from geogp.errors import DataError
 from geogp.files import read_json, read_text, write_text
 from geogp.maps.page.interactive_page import PageAnswers, with_answers
@@ -38,7 +39,7 @@ from geogp.runs.run_names import RUN_FILE
 from geogp.runs.stored_predictions import read_predictions
 from geogp.value_scales import scale_of, suffix_of
 
-KINDS = (AREAS, CHANGE, EXCEEDANCE, NEXT, PROVIDERS)
+KINDS = (AREAS, CHANGE, EXCEEDANCE, NEXT, PROVIDERS, LATER_SCORES, LATER_THRESHOLDS)
 """The answers of each command, in the order of the report."""
 
 _MOST_BYTES = 200_000_000

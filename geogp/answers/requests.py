@@ -235,6 +235,25 @@ class ExceedanceRequest(_WeightedRequest):
             check_by(self.by)
 
 
+@dataclass(frozen=True)
+class VerifyRequest(RunRequest):
+    """A request to score a run on quarters after those to which it was fitted."""
+
+    _: KW_ONLY
+    quarters: str = setting(
+        "Quarters after those of the run: 2024Q1, 2024Q1..2024Q4, or several with commas.",
+        default=REQUIRED,
+        option="--quarters",
+    )
+    points: str | None = setting(
+        "For a run of your own tests: a file of later tests with the same columns."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        parse_quarters(self.quarters)
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlaceQuestion:
     """Settings for the predictions at places; raises RequestError as `RunRequest` does."""

@@ -27,7 +27,9 @@ from geogp.answers.requests import (
     NextRequest,
     PlaceQuestion,
     RunRequest,
+    VerifyRequest,
 )
+from geogp.answers.verify import check_forecast, later_scores
 from geogp.arguments import checked_arguments, places_of
 from geogp.distributions.html_tables import html_table
 from geogp.errors import DataError, RequestError
@@ -35,6 +37,7 @@ from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.pipeline.write import PAGE_FILE, REPORT_FILES
 from geogp.runs.progress import ProgressListener
 from geogp.runs.reopen import Reopened, reopen
+from geogp.runs.run_folder import read_run_record
 from geogp.runs.run_places import PLACES_IN_RUN, RunPlaces
 from geogp.runs.stored_run import StoredRun
 
@@ -271,6 +274,17 @@ class Run(StoredRun):
             crs=crs,
         )
         return self._answer(next_tiles, request).frame
+
+    def verify(self, quarters: str, *, points: str | None = None) -> pd.DataFrame:
+        """Return the scores of the run on quarters after those to which it was fitted.
+
+        The table has one row for all rows, each stratum, each quarter, and tiles with and without
+        rows in the run; see `VerifyRequest` and `later_scores`.
+        """
+        request = VerifyRequest(self.path, quarters=quarters, points=points)
+        # Since the run was opened, another command may have written its report again.
+        check_forecast(request, read_run_record(self.path)[1])
+        return self._answer(later_scores, request).scores
 
     def _answer(
         self, answer: Callable[[Reopened, Request], Computed], request: Request

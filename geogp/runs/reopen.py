@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from geogp.distributions.prediction import Prediction
 from geogp.errors import LONGEST_PATH, DataError, OutputError, RequestError, named
 from geogp.estimators.spatial_gp import SpatialGP
+from geogp.evaluation.conformal.conformal_repair import Repair
 from geogp.evaluation.splits.row_parts import CALIBRATION, TRAIN, VALIDATION
 from geogp.evaluation.splits.split_names import RANDOM
 from geogp.evaluation.splits.split_rows import random_split
@@ -116,12 +117,16 @@ class Reopened:
         with self._remembering(places, times[0]) if alone else nullcontext():
             return self.model.joint(places, rows=self._rows(), **how)
 
+    @cached_property
+    def repair(self) -> Repair:
+        """The conformal repair of the map's predictions."""
+        rows = map_calibration_rows(self.settings, self.inputs)
+        return repair_of(self.settings.conformal, self.inputs, self.model, rows)
+
     def map_law(self, question: Question) -> Prediction:
         """Return the predictions of a question for all tiles, as the map of the run has them."""
-        settings, inputs, quarter = self.settings, self.inputs, question.quarter
-        rows = map_calibration_rows(settings, inputs)
-        repair = repair_of(settings.conformal, inputs, self.model, rows)
-        predictor = MapPredictor(inputs, question, self.model, repair, self.tiles.zoom)
+        inputs, quarter = self.inputs, question.quarter
+        predictor = MapPredictor(inputs, question, self.model, self.repair, self.tiles.zoom)
         with self._remembering(self.places(quarter, question.provider), quarter):
             return predictor.predict(self.tiles, [quarter])
 

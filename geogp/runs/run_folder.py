@@ -39,6 +39,7 @@ LATER_FILES = (
     "excursion_*",
     "next_tiles.*",
     "providers_*",
+    "verify_*",
     LEVEL_FILE.format("*"),
     "figures",
 )

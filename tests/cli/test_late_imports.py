@@ -35,6 +35,7 @@ print(json.dumps(found))
 COMMANDS = (
     *("map", "demo", "report", "compare", "simulate", "models", "areas", "batch", "next", "change"),
     *("exceedance", "figures", "doctor", "fetch", "cache", "gallery", "at", "points", "open"),
+    "verify",
 )
 
 QUICK = (
@@ -122,6 +123,7 @@ REFUSED = {
     ("areas", "run", "--draws", "10"): "expected draws from 200 to 100,000, found 10",
     ("areas", "run", "--device", "gpu"): "unknown device 'gpu'; choose one of auto, cpu, cuda",
     ("exceedance", "run", "--seed", "-1"): "found -1",
+    ("verify", "run", "--quarters", "2023Q5"): "found '2023Q5'",
     ("next", "run", "--tiles", "0"): "expected tiles from 1 to 1,000,000, found 0",
     (
         "next",

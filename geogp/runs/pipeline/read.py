@@ -87,26 +87,15 @@ def read_inputs(settings: MapSettings, listener: RunListener) -> Inputs:
     """Read all data of a run; raise the errors of `run_map`."""
     with listener.timed("read"):
         listener.begin("read", "reading boundaries and tiles")
-        quarters = parse_quarters(settings.quarters) if settings.quarters else None
         source = open_source(settings.source)
         _check_files(settings)
         layers, layer_files = read_layers(settings.layers, settings.crs)
-        points = _read_points(settings, listener)
+        points = read_points(settings, listener)
         boundaries, points = _read_region(settings, points, listener)
         region = boundaries.region
         if find_model(settings.model).counts:
             listener.stage(f"the model {settings.model} predicts numbers of tests")
-        if points:
-            ingested = points.observations(region, quarters)
-        else:
-            ingested = read_observations(
-                source,
-                region,
-                service=settings.service,
-                target=settings.target,
-                quarters=quarters,
-                progress=partial(listener.progress, "tiles"),
-            )
+        ingested = read_rows(settings, region, points, listener)
         rows = ingested.observations
         hear = partial(listener.progress, "covariates")
         places = read_run_covariates(settings.covariates, source, region, rows, hear)
@@ -123,6 +112,26 @@ def read_inputs(settings: MapSettings, listener: RunListener) -> Inputs:
         for text in layer.warnings if overlap is None else (*layer.warnings, overlap):
             listener.warn(text)
     return Inputs(boundaries, ingested, places, layers, layer_files, points)
+
+
+def read_rows(
+    settings: MapSettings, region: Region, points: PointTests | None, listener: RunListener
+) -> Ingested:
+    """Return the rows of a region in the quarters of the settings, of `points` or of the source.
+
+    Raises the errors of `PointTests.observations` and `read_observations`.
+    """
+    quarters = parse_quarters(settings.quarters) if settings.quarters else None
+    if points:
+        return points.observations(region, quarters)
+    return read_observations(
+        open_source(settings.source),
+        region,
+        service=settings.service,
+        target=settings.target,
+        quarters=quarters,
+        progress=partial(listener.progress, "tiles"),
+    )
 
 
 def _read_region(
@@ -161,7 +170,7 @@ def _check_files(settings: MapSettings) -> None:
                 raise RequestError(f"no file {path}; expected an existing file for --{option}.")
 
 
-def _read_points(settings: MapSettings, listener: RunListener) -> PointTests | None:
+def read_points(settings: MapSettings, listener: RunListener) -> PointTests | None:
     """Return the user's own tests, and tell what was understood; None without such a file."""
     if settings.own_points is None:
         return None
