@@ -148,9 +148,9 @@ class FieldGP(SpatialGP):
     @property
     def path_(self) -> str:
         """Which model was fitted: ``exact`` or ``basis``."""
-        if not hasattr(self, "network_"):
+        if not hasattr(self, "history_"):
             raise AttributeError("path_ is known after fit.")
-        return self.network_.path
+        return self._fitted_path()
 
     @property
     def law_(self) -> str | None:
