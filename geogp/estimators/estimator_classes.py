@@ -36,6 +36,10 @@ class FieldGP(SpatialGP):
     of stations is learned from 2,000 of their rows, eight runs of successive times; predictions
     know all rows.
 
+    Several targets of the same rows are linear in as many independent factors, each with a model as
+    above; `predict_distribution` then returns a `JointPrediction`. A fit takes about as long as a
+    fit of each target. It cannot be given with `law`, `group` or `error_variance`.
+
     Parameters
     ----------
     x, y
