@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from geogp.answers.run import Run, open_run
     from geogp.distributions.amounts import AmountPrediction
     from geogp.distributions.class_prediction import ClassPrediction
+    from geogp.distributions.joint_prediction import JointPrediction
     from geogp.distributions.prediction import Prediction
     from geogp.distributions.shares import SharePrediction
     from geogp.errors import (
@@ -48,6 +49,7 @@ _MODULES = {
     "FieldGP": "estimators.estimator_classes",
     "GeogpError": "errors",
     "JointLevel": "models.joint.level",
+    "JointPrediction": "distributions.joint_prediction",
     "KernelGP": "estimators.estimator_classes",
     "NetworkError": "errors",
     "NumericalError": "errors",
@@ -82,6 +84,7 @@ __all__ = [
     "FieldGP",
     "GeogpError",
     "JointLevel",
+    "JointPrediction",
     "KernelGP",
     "NetworkError",
     "NumericalError",

@@ -1,7 +1,7 @@
 """The figure of a fitted estimator, and the training rows that it shows."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from geogp.estimators.point_columns import Points
 from geogp.estimators.point_scale import PointScale
 from geogp.estimators.point_times import Times
 from geogp.models.names import find_model
-from geogp.models.process.model import Model
+from geogp.models.process.model import LeftOut, Model
 
 Floats = NDArray[np.float64]
 
@@ -38,6 +38,11 @@ def last_time(scale: PointScale) -> Times | None:
     if scale.times is None or scale.time_kind is None:
         return None
     return Times(np.array([scale.times[1]]), scale.time_kind)
+
+
+def _are_of_rows(left_out: LeftOut | None, n: int) -> TypeGuard[LeftOut]:
+    """Return whether predictions of rows that are left out are there for each of n rows."""
+    return left_out is not None and len(left_out.y) == n
 
 
 def fit_plot(
@@ -69,8 +74,9 @@ def fit_plot(
             "expected X and y, because the estimator was loaded from a file, which has no "
             "training rows for a figure. Give rows with plot(X, y), or fit the estimator again."
         )
-    elif scores is None and (left_out := network.left_out_rows()):
-        points, (law, y), what = known[0], left_out, "errors of training rows, each from the others"
+    elif scores is None and _are_of_rows(left_out := network.left_out_rows(), len(known[1])):
+        points, law, y = known[0], left_out.prediction, left_out.y
+        what = "errors of training rows, each from the others"
     else:
         points, y = known
         law = network.predict(scale.inputs(points), points.tests, points.devices)

@@ -4,16 +4,16 @@ import inspect
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from geogp.arguments import check_size
+from geogp.arguments import check_size, numbers_of
 from geogp.distributions.amounts import LAWS, NormalScores
 from geogp.distributions.shares import BINOMIAL, error_variance
-from geogp.errors import DataError, RequestError
+from geogp.errors import DataError, RequestError, named
 from geogp.estimators.point_columns import PointColumns, Points, is_geographic
 from geogp.estimators.point_scale import PointScale
 from geogp.evaluation.splits.point_splits import CELL_KM, ValidationPart, validation_part
@@ -219,6 +219,50 @@ def column_of(y: ArrayLike, warn: Tell = warn_caller) -> NDArray[Any]:
         warn("expected y of shape (n,), found shape (n, 1): geogp uses the column as a vector.")
         column = column[:, 0]
     return column
+
+
+class Targets(NamedTuple):
+    """Several targets of the same rows, y (n, t), with their names; NaN where a row lacks one."""
+
+    names: tuple[str, ...]
+    y: Floats
+
+
+def several_targets_of(y: ArrayLike, n: int, warn: Tell = warn_caller) -> Targets | None:
+    """Return two or more targets; None if `y` has one.
+
+    `warn` is told how many rows lack each target. Raises DataError if `y` has not n rows of
+    numbers, two names are equal, or a row has no target.
+    """
+    values: Any = y.to_numpy() if isinstance(y, pd.DataFrame) else y
+    if isinstance(values, pd.Series) or np.ndim(values) != 2 or np.shape(values)[1] < 2:
+        return None
+    numbered = [f"y{k}" for k in range(np.shape(values)[1])]
+    names = tuple(map(str, y.columns if isinstance(y, pd.DataFrame) else numbered))
+    if len(set(names)) < len(names):
+        raise DataError(f"expected targets with different names, found {named(names)}.")
+    numbers = numbers_of(values, "measurements y")
+    if numbers.shape != (n, len(names)):
+        raise DataError(
+            f"expected {n} rows of measurements, one for each row of X, found shape "
+            f"{numbers.shape}."
+        )
+    lacking = np.isnan(numbers)
+    check_size(np.where(lacking, 0.0, numbers), "measurements y")
+    empty = np.flatnonzero(lacking.all(1))
+    if len(empty):
+        raise DataError(
+            f"expected one target or more in each row, found none in {len(empty):,} rows, the "
+            f"first is row {empty[0]}. Drop these rows."
+        )
+    if lacking.any():
+        counts = [f"{k:,} lack {name}" for name, k in zip(names, lacking.sum(0), strict=True) if k]
+        alone = int((lacking.sum(1) == len(names) - 1).sum())
+        warn(
+            f"of {n:,} rows, {', '.join(counts)}; {alone:,} have one target alone. They tell about "
+            "the targets that they lack by what rows with all targets have in common."
+        )
+    return Targets(names, np.asarray(numbers, np.float64))
 
 
 def target_of(y: ArrayLike, n: int, warn: Tell = warn_caller) -> Floats:

@@ -12,16 +12,18 @@ from geogp.arguments import checked_arguments
 from geogp.distributions.amounts import AmountPrediction, NormalScores
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.shares import BINOMIAL, SharePrediction
-from geogp.errors import RequestError
+from geogp.errors import RequestError, named
 from geogp.estimators.fit_plot import some_rows
 from geogp.estimators.fit_rows import (
     AUTO,
     MOST_CHECKED,
+    Targets,
     check_metres,
     check_width,
     chosen_law,
     data_of,
     scored_target,
+    several_targets_of,
     target_of,
     validation_rows,
     warn_caller,
@@ -34,9 +36,11 @@ from geogp.estimators.parameters import SpatialParameters
 from geogp.estimators.point_columns import Points, covariate_names
 from geogp.estimators.point_scale import PointScale
 from geogp.models.catalogue.fit_plan import Tell
+from geogp.models.catalogue.fit_targets import fit_targets
 from geogp.models.fitting.fit_progress import FitProgress
 from geogp.models.fitting.loop import FitState
 from geogp.models.process.model import Model
+from geogp.models.several.several_targets import SeveralTargets
 
 Floats = NDArray[np.float64]
 
@@ -54,6 +58,8 @@ class SpatialFit(SpatialParameters):
         Losses, validation scores and the best epoch of the fit.
     normal_scores_
         With ``law``, the map between amounts and the normal scores that the model predicts.
+    several_
+        After a fit of several targets, their model; there is then no `network_`.
     validation_
         Mask of the validation rows, bool (n,); none if the model learns from all rows.
     n_features_in_, feature_names_in_
@@ -65,6 +71,7 @@ class SpatialFit(SpatialParameters):
     history_: FitState
     normal_scores_: NormalScores | None
     validation_: NDArray[np.bool_]
+    several_: SeveralTargets
 
     @checked_arguments
     def fit(self, X: Any, y: ArrayLike) -> Self:
@@ -79,6 +86,8 @@ class SpatialFit(SpatialParameters):
             dimensions, and the columns are coordinates and variables.
         y
             Measurements, (n,), in any unit. If X is of xarray, a DataArray of its cells, or (n,).
+            For `FieldGP` also several targets of the same rows, (n, t): a table, whose columns name
+            the targets, or an array. NaN marks a target that a row lacks.
 
         Returns
         -------
@@ -108,12 +117,14 @@ class SpatialFit(SpatialParameters):
                 self.fit_watched(X, y, progress=shown.epoch, stage=shown.stage)
         else:
             self.fit_watched(X, y)
-        if self.network_.path == "exact" and self.preset != self.defaults()["preset"]:
+        if self._fitted_path() == "exact" and self.preset != self.defaults()["preset"]:
             warn_caller(
                 f"preset={self.preset!r} changes nothing: these rows are fitted by an exact "
                 "process. epochs=, rank= or batch= ask for the model of three parts."
             )
-        if "law" in self.defaults() and self.law != BINOMIAL and self.normal_scores_ is None:
+        several = hasattr(self, "several_")
+        amounts = self.law == BINOMIAL or self.normal_scores_ is not None
+        if "law" in self.defaults() and not (amounts or several):
             self._check_law(X, target_of(target_of_cells(X, y), len(self.validation_)))
         return self
 
@@ -133,6 +144,32 @@ class SpatialFit(SpatialParameters):
         """
         self.check()
         X, y = table_of(X, self.columns()), target_of_cells(X, y)
+        points = self._points_to_fit(X, warn)
+        targets = several_targets_of(y, len(points), warn)
+        if targets is not None:
+            self._check_several()
+            scale = self._scale_to_fit(points, scale, warn)
+            return self._fit_several(X, points, targets, scale, groups=groups, warn=warn, **watch)
+        target = target_of(y, len(points), warn)
+        law = self.law
+        if law == AUTO:
+            ask = partial(self._log_density, X, target)
+            law = chosen_law(target, ask, limits=points.group is None)
+        scores, modelled, side = scored_target(law, target, points, warn)
+        scale = self._scale_to_fit(points, scale, warn)
+        held_out, cells = validation_rows(self.validation, points, self.crs, self.random_state)
+        data = data_of(scale, points, modelled, cells if groups is None else groups, side)
+        plan = self.plan(scale, int((~held_out).sum()))
+        data = with_binomial_errors(data, plan) if law == BINOMIAL else data
+        network, history = plan.fit(data.at(~held_out), data.at(held_out), warn=warn, **watch)
+        self._take_fit(X, network, scale, history, held_out & network.validates)
+        self.normal_scores_ = scores
+        self._shown: tuple[Points, Floats] | None = some_rows(points, target)
+        self._train = None if network.holds_rows else (points.at(~held_out), target[~held_out])
+        return self
+
+    def _points_to_fit(self, X: Any, warn: Tell) -> Points:
+        """Return the points of a table or an array, with all columns that a fit needs."""
         points = self.columns().read(X)
         if isinstance(X, pd.DataFrame):
             warn_of_absent_counts(self.columns(), points, warn)
@@ -144,12 +181,10 @@ class SpatialFit(SpatialParameters):
                 raise RequestError(
                     f"expected a table with the column {name!r} of {what}, found none."
                 )
-        target = target_of(y, len(points), warn)
-        law = self.law
-        if law == AUTO:
-            ask = partial(self._log_density, X, target)
-            law = chosen_law(target, ask, limits=points.group is None)
-        scores, modelled, side = scored_target(law, target, points, warn)
+        return points
+
+    def _scale_to_fit(self, points: Points, scale: PointScale | None, warn: Tell) -> PointScale:
+        """Return the scale of the points of a fit, or the given one."""
         if scale is None:
             scale = PointScale.of_points(
                 points,
@@ -161,17 +196,62 @@ class SpatialFit(SpatialParameters):
             if points.time is not None and scale.times is None:
                 warn("all rows have the same time: the model depends only on the place.")
         check_metres(points, self.crs)
-        held_out, cells = validation_rows(self.validation, points, self.crs, self.random_state)
-        data = data_of(scale, points, modelled, cells if groups is None else groups, side)
-        plan = self.plan(scale, int((~held_out).sum()))
-        data = with_binomial_errors(data, plan) if law == BINOMIAL else data
-        network, history = plan.fit(data.at(~held_out), data.at(held_out), warn=warn, **watch)
-        self.network_, self.scale_, self.history_ = network, scale, history
-        self.normal_scores_ = scores
+        return scale
+
+    def _take_fit(
+        self,
+        X: Any,
+        fitted: Model | SeveralTargets,
+        scale: PointScale,
+        history: FitState,
+        validation: NDArray[np.bool_],
+    ) -> None:
+        """Set the attributes of a fit of one target, or of several."""
+        for name in ("network_", "several_"):
+            vars(self).pop(name, None)  # from an earlier fit
+        if isinstance(fitted, SeveralTargets):
+            self.several_ = fitted
+        else:
+            self.network_ = fitted
+        self.scale_, self.history_, self.validation_ = scale, history, validation
         self.take_features(X, getattr(X, "columns", ()), np.shape(X)[1])
-        self.validation_ = held_out & network.validates
-        self._shown = some_rows(points, target)
-        self._train = None if network.holds_rows else (points.at(~held_out), target[~held_out])
+
+    def _check_several(self) -> None:
+        """Raise RequestError unless the estimator takes several targets."""
+        if self.families != ("field",):
+            raise RequestError(
+                f"expected one target, because {type(self).__name__} fits one; found several. "
+                "FieldGP fits several together."
+            )
+        given = [name for name in ("law", "error_variance", "group") if getattr(self, name)]
+        if given:
+            raise RequestError(
+                f"expected one target with {named(given)}, found several: fit each alone."
+            )
+
+    def _fit_several(
+        self,
+        X: Any,
+        points: Points,
+        targets: Targets,
+        scale: PointScale,
+        *,
+        groups: NDArray[np.int64] | None,
+        **watch: Any,
+    ) -> Self:
+        """Fit several targets together; arguments are those of `fit_watched`."""
+        held_out, cells = validation_rows(self.validation, points, self.crs, self.random_state)
+        unused = np.zeros(len(points))
+        data = data_of(scale, points, unused, cells if groups is None else groups)
+        plan = self.plan(scale, int((~held_out).sum()))
+        y = np.concatenate([targets.y[~held_out], targets.y[held_out]])
+        several, history = fit_targets(
+            plan, targets.names, data.at(~held_out), data.at(held_out), y=y, **watch
+        )
+        held_out = held_out & several.models[0].validates
+        self._take_fit(X, several, scale, history, held_out)
+        self.normal_scores_ = None
+        self._shown, self._train = None, None
         return self
 
     def _read(self, X: Any) -> Points:
@@ -226,5 +306,17 @@ class SpatialFit(SpatialParameters):
         return law if scores is None else AmountPrediction.of(law, scores)
 
     def _fitted(self) -> Model:
+        """Return the model of one target; raise RequestError if there is none."""
         self.check_fitted()
+        if hasattr(self, "several_"):
+            raise RequestError(
+                "expected an estimator of one target, found one of "
+                f"{named(self.several_.names)}. Use predict_distribution(X).marginal(name), or fit "
+                "one of them alone."
+            )
         return self.network_
+
+    def _fitted_path(self) -> str:
+        """Return ``exact`` or ``basis``; see `Model`."""
+        model = self.several_.models[0] if hasattr(self, "several_") else self.network_
+        return model.path

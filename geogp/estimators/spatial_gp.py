@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geogp.arguments import checked_arguments
 from geogp.choices import MAX_TESTS, check_sample, whole_number
+from geogp.distributions.joint_prediction import JointPrediction
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
 from geogp.estimators.fit_plot import fit_plot, last_time
@@ -24,7 +25,7 @@ from geogp.estimators.labelled_cells import labelled, table_of, target_of_cells
 from geogp.estimators.point_columns import Points, crs_text
 from geogp.estimators.point_scale import Bounds
 from geogp.estimators.spatial_fit import SpatialFit
-from geogp.models.catalogue.storage import save_model
+from geogp.models.catalogue.storage import save_model, save_models
 from geogp.models.joint.level import JointLevel, check_rows, joint_level
 from geogp.models.names import find_model
 
@@ -71,14 +72,19 @@ class SpatialGP(SpatialFit):
         Returns
         -------
         An array, (n,). If X is of xarray, a DataArray with the dimensions and coordinates of X.
+        After a fit of t targets, an array, (n, t).
         """
         law = self.predict_distribution(X)
+        if isinstance(law, JointPrediction):
+            return (law.median, law.sd) if return_std else law.median
         median = labelled(X, law.median, "median")
         return (median, labelled(X, law.sd, "sd")) if return_std else median
 
     @checked_arguments
-    def predict_distribution(self, X: Any, *, level: bool = False) -> Prediction:
+    def predict_distribution(self, X: Any, *, level: bool = False) -> Any:
         """Return the predictive distributions at points, in the unit of y.
+
+        The result is a `Prediction`; after a fit of several targets, a `JointPrediction`.
 
         Parameters
         ----------
@@ -102,7 +108,7 @@ class SpatialGP(SpatialFit):
         UserWarning
             The table has the column of tests, but lacks the column of devices.
         """
-        self._fitted()
+        self.check_fitted()
         X = table_of(X, self.columns())
         points = self._read(X)
         if isinstance(X, pd.DataFrame) and not level:
@@ -110,7 +116,10 @@ class SpatialGP(SpatialFit):
         tests = 1.0 if points.tests is None else points.tests
         if level and not find_model(self.model).has_spread:
             raise RequestError(f"{self.model} does not state the uncertainty of its level.")
-        law = self.predicted(self.scale_.inputs(points), tests, points.devices, level=level)
+        inputs = self.scale_.inputs(points)
+        if hasattr(self, "several_"):
+            return self.several_.predict(inputs, tests, points.devices, level=level)
+        law = self.predicted(inputs, tests, points.devices, level=level)
         if not level and points.error_variance is not None:
             law = replace(law, noise_variance=law.noise_variance + points.error_variance)
         return law
@@ -119,12 +128,16 @@ class SpatialGP(SpatialFit):
     def score(self, X: Any, y: ArrayLike) -> float:
         """Return the mean log density of measurements; higher is better.
 
+        After a fit of several targets it is the density of all targets of a row together.
+
         Raises
         ------
         RequestError, DataError
             As in `predict_distribution`. Also DataError if the lengths of X and y differ.
         """
         law = self.predict_distribution(X)
+        if isinstance(law, JointPrediction):
+            return -float(law.joint_log_score(np.asarray(y, np.float64)).mean())
         return -float(law.log_score(target_of(target_of_cells(X, y), len(law))).mean())
 
     @checked_arguments
@@ -390,7 +403,7 @@ class SpatialGP(SpatialFit):
         OutputError
             The file cannot be written.
         """
-        network = self._fitted()
+        self.check_fitted()
         described = self.described()
         described["params"]["crs"] = crs_text(self.crs)
         context = {
@@ -402,4 +415,8 @@ class SpatialGP(SpatialFit):
         }
         if self.normal_scores_ is not None:
             context["normal_scores"] = self.normal_scores_.described()
-        save_model(network, path, context)
+        if hasattr(self, "several_"):
+            context["targets"] = self.several_.described()
+            save_models(self.several_.models, path, context)
+        else:
+            save_model(self.network_, path, context)

@@ -34,6 +34,7 @@ from geogp.models.fitting.loop import FitState
 from geogp.models.names import find_model
 from geogp.models.numerics.devices import pick_device
 from geogp.models.process.model import Model
+from geogp.models.several.several_targets import SeveralTargets
 
 _WRONG = (KeyError, TypeError, ValueError)
 """Errors of wrong parameters; geogp's own errors of arguments and data are of these kinds."""
@@ -85,11 +86,14 @@ def _spatial(
     networks: list[Model], context: dict[str, Any], path: Path | str, device: str
 ) -> SpatialGP:
     network, stored = networks[0], described_as(StoredEstimator, context, path)
+    several = None
     try:
         estimator = _estimator(network.name, stored)
         estimator.scale_ = _scale(estimator, stored.inputs)
         _check_scale(estimator, network, named=stored.params is not None)
         estimator.normal_scores_ = _normal_scores(estimator, stored.normal_scores)
+        if stored.targets is not None:
+            several = SeveralTargets.restored(networks, stored.targets)
     except _WRONG as error:
         raise DataError(f"{path} does not describe the inputs of its model ({error}).") from error
     estimator.history_ = FitState(best_epoch=stored.best_epoch, best_nll=stored.validation_nll)
@@ -99,7 +103,10 @@ def _spatial(
     if names:
         estimator.feature_names_in_ = np.asarray(names, object)
     estimator.device = device
-    estimator.network_ = network.to(pick_device(device))
+    if several is not None:
+        estimator.several_ = several.to(pick_device(device))
+    else:
+        estimator.network_ = network.to(pick_device(device))
     return estimator
 
 

@@ -64,6 +64,7 @@ class StoredEstimator(Struct, frozen=True):
     n_features_in: _Columns | None = None
     feature_names_in: _Labels | None = None
     normal_scores: StoredNormalScores | None = None
+    targets: dict[str, Any] | None = None
 
 
 class StoredClasses(Struct, frozen=True):

@@ -47,7 +47,7 @@ def test_an_exact_process_predicts_each_row_from_the_others(exact, points):
     found = errors_of(figure)
     assert len(found) == 80
     assert "each from the others" in figure.axes[2].get_title()
-    law, values = exact.network_.left_out_rows()
+    law, values = exact.network_.left_out_rows()[:2]
     assert np.sort(values) == pytest.approx(np.sort(rows.value))
     inside = np.abs(rows.value - exact.predict(rows)).mean()
     assert np.abs(values - law.median).mean() > 1.1 * inside

@@ -41,7 +41,7 @@ from geogp.models.numerics.precision import precision
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
 from geogp.models.process.memory import refuse_above
-from geogp.models.process.model import Model
+from geogp.models.process.model import LeftOut, Model
 from geogp.models.process.rows import Rows
 
 Floats = NDArray[np.float64]
@@ -267,7 +267,7 @@ class ExactProcess(Model):
         return mean[passes.number], variance[passes.number]
 
     @precision(options.DOUBLE)
-    def left_out_rows(self) -> tuple[Prediction, Floats]:
+    def left_out_rows(self) -> LeftOut:
         """Return predictions of the rows, each from the others; see `Model.left_out_rows`.
 
         Rows of which others tell nothing are left out.
@@ -278,14 +278,20 @@ class ExactProcess(Model):
         law = self.law.parameters(self._covariates(None)).faded(fade)
         location, scale, shape = law.distribution()
         centre, sd = float(self.y_mean), float(self.y_sd)
+        told, rows = self.mixture.foretold, self.mixture.rows
+        noise = self.mixture.predict(rows.points[:1], rows.trend[:1])[2].cpu().numpy()
+        noise = np.minimum(noise + self.within, variance)
+        factor = np.square(scale * sd)
         predicted = Prediction(
             centre + sd * (mean + location * np.sqrt(variance)),
-            np.zeros(len(mean)),
-            np.square(scale * sd) * variance,
+            factor * (variance - noise),
+            factor * noise,
             shape=shape,
         )
-        told = self.mixture.foretold
-        return predicted[told], centre + sd * self.mixture.rows.y.cpu().numpy()[told]
+        numbers = np.flatnonzero(told) if rows.session is None else None
+        y = centre + sd * rows.y.cpu().numpy()
+        alone = np.full(np.count_nonzero(told), rows.session is None)
+        return LeftOut(predicted[told], y[told], numbers, alone)
 
     def learned(self, y: Floats, passes: Passes) -> Self:
         """Return the process with the law of the errors of measurements that are left out.

@@ -23,7 +23,9 @@ from geogp.models.field.learned_home import learned_home
 from geogp.models.field.left_out import LeftOutRows, left_out, rows_alone
 from geogp.models.field.level_drift import level_drift
 from geogp.models.field.measurement import ENDLESS
+from geogp.models.field.near_cache import Conditionals
 from geogp.models.field.near_network import LEAST_ROWS, MEMBERS, SHARE, network_predictions
+from geogp.models.field.near_rows import Conditional
 from geogp.models.field.near_summaries import left_out_summaries, near_summaries
 from geogp.models.field.parameters import FieldParameters, numpy_of
 from geogp.models.field.prediction_errors import FieldErrors, error_covariates
@@ -41,6 +43,7 @@ from geogp.models.fitting.steps import Batch, SteppedFit
 from geogp.models.numerics.devices import on_device
 from geogp.models.numerics.threads import aside, in_threads
 from geogp.models.options import Weights
+from geogp.models.process.model import LeftOut
 from geogp.models.process.objectives import BatchTerms, elbo, whitened_elbo
 from geogp.models.process.posteriors import Information, posterior_of
 from geogp.models.process.rows import Rows
@@ -228,7 +231,7 @@ class FieldFit(SteppedFit[FieldParameters]):
             alone = rows_alone(rows, rng)
             inside = left_out(parameters, rows, alone, rng)
             outside = _held_out(field, held_out, rng)
-            errors = _errors(parameters, inside, alone).joined(_errors(parameters, outside))
+            errors = _errors(parameters, inside, alone).joined(_errors(parameters, outside, alone))
             seen = np.concatenate([inside.nearest, outside.nearest])
             simple = parameters.is_precise() or not earns_covariates(errors)
             device = parameters.device
@@ -245,7 +248,35 @@ class FieldFit(SteppedFit[FieldParameters]):
                 reach_km=reach_of(seen),
             )
             every = every.going(learned_home(parameters, every))
-            return FittedField(parameters, every, learned, field.drift)
+            fitted = FittedField(parameters, every, learned, field.drift)
+            known = _left_out_rows(fitted, inside, outside, errors, predicted)
+            sorted_rows = np.concatenate([rows.sites.order, len(rows) + np.arange(len(held_out.y))])
+            return replace(fitted, known=known._replace(rows=sorted_rows[known.rows]))
+
+
+def _left_out_rows(
+    fitted: FittedField,
+    inside: LeftOutRows,
+    outside: LeftOutRows,
+    errors: Errors,
+    networks: tuple[Floats, Floats] | None,
+) -> LeftOut:
+    """Return predictions of rows inside and outside the fit by the laws of their errors.
+
+    `errors` and `networks` are those of the rows. Row numbers are those of stored rows, followed by
+    rows outside.
+    """
+    pairs = zip(inside.predicted, outside.predicted, strict=True)
+    joined = Conditional(*(torch.cat(pair) for pair in pairs))
+    nearest = np.concatenate([inside.nearest, outside.nearest])
+    law = fitted.errors.law_at(errors.covariates, nearest, networks)
+    y = numpy_of(torch.cat([inside.rows.y.double(), outside.rows.y.double()]))
+    return LeftOut(
+        fitted.assembled(Conditionals(joined, joined), law),
+        float(fitted.y_mean) + float(fitted.y_sd) * y,
+        torch.cat([inside.numbers, outside.numbers]).cpu().numpy(),
+        errors.alone,
+    )
 
 
 def _stored(parameters: FieldParameters, rows: Rows, seed: int) -> FieldRows:
@@ -304,34 +335,34 @@ def reach_of(nearest: Floats) -> float:
 
 def _held_out(field: FittedField, rows: Rows, rng: np.random.Generator) -> LeftOutRows:
     """Predict rows that are not stored, or a random subset if there are many."""
+    chosen = np.arange(len(rows.y))
     if len(rows.y) > MOST_HELD_OUT:
         chosen = np.sort(rng.permutation(len(rows.y))[:MOST_HELD_OUT])
         rows = rows.at(on_device(chosen, field.device))
     points = numpy_of(field.parameters.points(rows.x))
     predicted = field.conditional(rows.x, rows.counts)
     distances = field.rows.distance_to_others(points), field.rows.nearest(points)
-    return LeftOutRows(rows, predicted, *distances)
+    numbers = on_device(len(field.rows) + chosen, field.device)
+    return LeftOutRows(rows, predicted, *distances, numbers)
 
 
-def _errors(
-    parameters: FieldParameters, left: LeftOutRows, alone: NDArray[np.bool_] | None = None
-) -> Errors:
+def _errors(parameters: FieldParameters, left: LeftOutRows, alone: NDArray[np.bool_]) -> Errors:
     """Return the standardised prediction errors of rows.
 
-    `alone` marks which of the stored rows are left out alone; None for rows that are not stored.
+    `alone` marks which of the stored rows are left out alone; no row that is held out is.
     """
-    rows, predicted, distance, _, numbers = left
+    rows, predicted, distance, _ = left[:4]
+    numbers = left.numbers.cpu().numpy()
     errors = numpy_of(rows.y.double() - predicted.mean)
     sd = np.sqrt(numpy_of(predicted.field + predicted.tile + predicted.noise))
     n = len(errors)
     groups = np.arange(n) if rows.groups is None else rows.groups.cpu().numpy()
-    single = np.zeros(n, np.bool_)
-    if alone is not None and numbers is not None:
-        single = alone[numbers.cpu().numpy()]
+    held_out = numbers >= len(alone)
+    single = np.append(alone, False)[np.minimum(numbers, len(alone))]
     return Errors(
         errors / sd,
         error_covariates(parameters.law, rows.counts, predicted, distance),
-        np.full(n, numbers is None),
+        held_out,
         single,
         groups,
     )
@@ -355,7 +386,6 @@ def _learn_networks(
     summaries = left_out_summaries(near_summaries, source, groups, alone, rows.seed)
     inputs = parameters.network_inputs(rows.x, rows.counts, summaries)
     learned = networks.fit(inputs, rows.y, groups, rows.seed)
-    assert inside.numbers is not None, "rows inside the fit are stored rows"
     at = inside.numbers.cpu().numpy()
     new, counts = outside.rows.x, [outside.rows.counts]
     others = network_predictions(parameters, networks, field.sums, new, counts)[0]

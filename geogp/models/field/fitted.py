@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from geogp.distributions.prediction import Prediction
-from geogp.distributions.shapes import GAUSSIAN, Shape
+from geogp.distributions.shapes import GAUSSIAN
 from geogp.models.field.conditioning import places_at_once
 from geogp.models.field.near_cache import Conditionals, NearCache, level_tensors
 from geogp.models.field.near_network import network_predictions
@@ -21,7 +21,7 @@ from geogp.models.field.near_rows import Conditional, given_rows, near_rows, wit
 from geogp.models.field.near_summaries import TileSums
 from geogp.models.field.parameters import FieldParameters, WeightPosterior, numpy_of
 from geogp.models.field.prediction_errors import FieldErrors, error_covariates
-from geogp.models.field.predictive_law import no_law, pooled_law, prediction_in
+from geogp.models.field.predictive_law import Parameters, no_law
 from geogp.models.field.rows import FieldRows
 from geogp.models.field.stored_field import restored, tensors_of
 from geogp.models.field.vecchia import Sites
@@ -29,7 +29,7 @@ from geogp.models.numerics.devices import CHUNK, on_device
 from geogp.models.numerics.threads import in_threads, one_core_each
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.models.process.model import Model
+from geogp.models.process.model import LeftOut, Model
 from geogp.models.process.rows import Rows
 
 Floats = NDArray[np.float64]
@@ -44,6 +44,7 @@ class FittedField(Model):
     `errors`: the distribution of prediction errors.
     `drift`: variance and squared mean of the change of the level per quarter, (2,); see
         `level_drift`.
+    `known`: predictions of known rows, each left out; None for a field from a file.
     `cache`: the level at some inputs; see `remembering`.
     """
 
@@ -51,6 +52,7 @@ class FittedField(Model):
     rows: FieldRows
     errors: FieldErrors
     drift: Tensor
+    known: LeftOut | None = None
     cache: NearCache = field(default_factory=NearCache)
 
     holds_rows = True
@@ -113,7 +115,11 @@ class FittedField(Model):
         law = no_law()
         law.coefficients[1, 0] = np.log(factor)
         errors = replace(FieldErrors.none(self.parameters), law=law)
-        return replace(self, errors=errors, cache=NearCache())
+        return replace(self, errors=errors, known=None, cache=NearCache())
+
+    def left_out_rows(self) -> LeftOut | None:
+        """Return predictions of training and validation rows, or of a random subset of many."""
+        return self.known
 
     def to(self, device: torch.device) -> Self:
         """Return a copy of the field on a device, or the field itself if it is there."""
@@ -257,14 +263,11 @@ class FittedField(Model):
         if distance is None:
             distance = self.rows.distance_to_others(points)
         covariates = error_covariates(self.parameters.law, counts, near.within, distance)
-        fade = errors.fade(self.rows.nearest(points))
-        law = errors.law.parameters(covariates).faded(fade)
+        networks = None
         if share and not alone:
-            predicted = near.networks or tuple(self._networks(inside, [counts])[0])
-            both = law, errors.networks_law
-            pooled = pooled_law(*both, share * fade, covariates, predicted)
-            law = pooled.standardised(*prediction_in(covariates))
-        return self._assembled(near, law.distribution(), level=level)
+            networks = near.networks or tuple(self._networks(inside, [counts])[0])
+        law = errors.law_at(covariates, self.rows.nearest(points), networks)
+        return self.assembled(near, law, level=level)
 
     def conditionals(
         self,
@@ -371,12 +374,10 @@ class FittedField(Model):
         away = self.away(x)
         return away.abs() * self.drift[0] + away.square() * self.drift[1]
 
-    def _assembled(
-        self, near: Conditionals, law: tuple[Floats, Floats, Shape], *, level: bool
-    ) -> Prediction:
+    def assembled(self, near: Conditionals, law: Parameters, *, level: bool = False) -> Prediction:
         """Return the prediction in the target's unit; `law` is that of the errors of `within`."""
         mean, field_variance, tile, noise = (numpy_of(values) for values in near.at[:4])
-        location, scale, shape = law
+        location, scale, shape = law.distribution()
         factor = (scale * float(self.y_sd)) ** 2
         mean = mean + location * np.sqrt(sum(numpy_of(values) for values in near.within[1:4]))
         return Prediction(

@@ -36,14 +36,14 @@ FOLDS = 16
 class LeftOutRows(NamedTuple):
     """Rows, predictions without them, mean distances to other places, and to the nearest, in km.
 
-    `numbers` (n,) are the numbers of the rows among the stored rows; None for other rows.
+    `numbers` (n,) are the numbers of the rows among the stored rows, followed by those held out.
     """
 
     rows: Rows
     predicted: Conditional
     distance: Floats
     nearest: Floats
-    numbers: Tensor | None = None
+    numbers: Tensor
 
 
 Chunk = tuple[Tensor, Conditional, Floats, Floats]

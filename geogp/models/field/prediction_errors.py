@@ -11,7 +11,13 @@ from geogp.models.field.measurement import ENDLESS, MeasurementLaw
 from geogp.models.field.near_network import NearNetworks
 from geogp.models.field.near_rows import Conditional
 from geogp.models.field.parameters import FieldParameters, numpy_of
-from geogp.models.field.predictive_law import PredictiveLaw, no_law
+from geogp.models.field.predictive_law import (
+    Parameters,
+    PredictiveLaw,
+    no_law,
+    pooled_law,
+    prediction_in,
+)
 
 Floats = NDArray[np.float64]
 
@@ -39,6 +45,22 @@ class FieldErrors:
         sizes = parameters.architecture
         networks = NearNetworks(len(sizes.used), sizes.torch_dtype).to(parameters.device)
         return cls(law=no_law(), networks=networks, networks_law=no_law())
+
+    def law_at(
+        self, covariates: Floats, nearest: Floats, networks: tuple[Floats, ...] | None
+    ) -> Parameters:
+        """Return the law of the errors of predictions with some covariates, (n, c).
+
+        `nearest`: distances to the nearest row in km, (n,). `networks`: the networks' means and log
+        standard deviations, (n,) each; None without networks.
+        """
+        fade = self.fade(nearest)
+        law = self.law.parameters(covariates).faded(fade)
+        if networks is None:
+            return law
+        share = self.networks_share * fade
+        pooled = pooled_law(law, self.networks_law, share, covariates, networks)
+        return pooled.standardised(*prediction_in(covariates))
 
     def fade(self, distance: Floats) -> Floats:
         """Return the share of laws and networks at distances to the nearest row in km, (n,).

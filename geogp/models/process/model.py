@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -19,6 +19,22 @@ from geogp.models.process.data import Data
 from geogp.models.process.rows import Rows
 
 Floats = NDArray[np.float64]
+
+
+class LeftOut(NamedTuple):
+    """Predictions of known rows, each without its own row or its group.
+
+    `prediction`: the predictive distributions, of m rows.
+    `y`: their targets, (m,).
+    `rows`: their numbers among the training rows followed by the validation rows, (m,); None if the
+        rows are means of these.
+    `alone`: which were left out alone, without the rows of their groups, (m,).
+    """
+
+    prediction: Prediction
+    y: Floats
+    rows: NDArray[np.intp] | None
+    alone: NDArray[np.bool_]
 
 
 class Model(ABC):
@@ -121,11 +137,8 @@ class Model(ABC):
         second = torch.cat(list(self.feature_chunks(x2)))
         return torch.cat([phi @ second.T for phi in self.feature_chunks(x)]).cpu().numpy()
 
-    def left_out_rows(self) -> tuple[Prediction, Floats] | None:
-        """Return predictions of the training rows, each from the others, and these rows' targets.
-
-        A row may be a mean of measurements. None, which is the default, if this needs other fits.
-        """
+    def left_out_rows(self) -> LeftOut | None:
+        """Return predictions of known rows, each without itself; None if they are not known."""
         return None
 
     def added_variance(self, x: Floats) -> Floats:

@@ -50,7 +50,7 @@ class MapPredictor:
         tables, columns = self.inputs.places, self.question.columns
         places = pd.concat([tables.of_tiles(tiles, quarter, **columns) for quarter in quarters])
         level = self.question.name == LEVEL
-        law = self.model.predict_distribution(places, level=level)
+        law: Prediction = self.model.predict_distribution(places, level=level)
         if self.repair.n and not level:
             law = self.repair.apply(law, self._places(tiles, len(quarters)))
         return law.pooled(4 ** (ZOOM - self.zoom))
