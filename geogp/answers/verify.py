@@ -171,7 +171,7 @@ def _read_later(opened: Reopened, request: VerifyRequest) -> Inputs:
 
 def later_law(opened: Reopened, later: Inputs) -> Prediction:
     """Return the predictions of all rows of `later` by the stored model, repaired as the run's."""
-    law = opened.model.predict_distribution(later.table)
+    law: Prediction = opened.model.predict_distribution(later.table)
     if not opened.repair.n:
         return law
     every = np.ones(len(later.observations), np.bool_)

@@ -88,6 +88,11 @@ class JointPrediction:
         title = f"{type(self).__name__} of {named(self.names)} at {len(self):,} points"
         return html_table(title, columns, rows=len(self))
 
+    @property
+    def targets(self) -> int:
+        """Number of targets, t."""
+        return len(self.names)
+
     @cached_property
     def _factor(self) -> Floats:
         """Cholesky factors of the correlation matrices, (n, t, t)."""

@@ -50,6 +50,8 @@ class Prediction:
         Whether measurements are whole numbers, so that intervals may contain more than their level.
     classes
         Number of classes; 0, because the target is a number.
+    targets
+        Number of targets; 1, see `JointPrediction`.
 
     Raises
     ------
@@ -60,6 +62,7 @@ class Prediction:
 
     discrete: ClassVar[bool] = False
     classes: ClassVar[int] = 0
+    targets: ClassVar[int] = 1
 
     mean: Floats
     function_variance: Floats

@@ -14,7 +14,7 @@ from geogp.estimators.point_columns import Points
 from geogp.estimators.point_scale import PointScale
 from geogp.estimators.point_times import Times
 from geogp.models.names import find_model
-from geogp.models.process.model import LeftOut, Model
+from geogp.models.process.model import KnownPredictions, Model
 
 Floats = NDArray[np.float64]
 
@@ -40,7 +40,7 @@ def last_time(scale: PointScale) -> Times | None:
     return Times(np.array([scale.times[1]]), scale.time_kind)
 
 
-def _are_of_rows(left_out: LeftOut | None, n: int) -> TypeGuard[LeftOut]:
+def _are_of_rows(left_out: KnownPredictions | None, n: int) -> TypeGuard[KnownPredictions]:
     """Return whether predictions of rows that are left out are there for each of n rows."""
     return left_out is not None and len(left_out.y) == n
 

@@ -162,7 +162,9 @@ class SpatialFit(SpatialParameters):
         plan = self.plan(scale, int((~held_out).sum()))
         data = with_binomial_errors(data, plan) if law == BINOMIAL else data
         network, history = plan.fit(data.at(~held_out), data.at(held_out), warn=warn, **watch)
-        self._take_fit(X, network, scale, history, held_out & network.validates)
+        vars(self).pop("several_", None)  # from an earlier fit
+        self.network_ = network
+        self._take_fit(X, scale, history, held_out & network.validates)
         self.normal_scores_ = scores
         self._shown: tuple[Points, Floats] | None = some_rows(points, target)
         self._train = None if network.holds_rows else (points.at(~held_out), target[~held_out])
@@ -201,18 +203,11 @@ class SpatialFit(SpatialParameters):
     def _take_fit(
         self,
         X: Any,
-        fitted: Model | SeveralTargets,
         scale: PointScale,
         history: FitState,
         validation: NDArray[np.bool_],
     ) -> None:
-        """Set the attributes of a fit of one target, or of several."""
-        for name in ("network_", "several_"):
-            vars(self).pop(name, None)  # from an earlier fit
-        if isinstance(fitted, SeveralTargets):
-            self.several_ = fitted
-        else:
-            self.network_ = fitted
+        """Set the attributes that fits of one target and of several have."""
         self.scale_, self.history_, self.validation_ = scale, history, validation
         self.take_features(X, getattr(X, "columns", ()), np.shape(X)[1])
 
@@ -249,7 +244,9 @@ class SpatialFit(SpatialParameters):
             plan, targets.names, data.at(~held_out), data.at(held_out), y=y, **watch
         )
         held_out = held_out & several.models[0].validates
-        self._take_fit(X, several, scale, history, held_out)
+        vars(self).pop("network_", None)  # from an earlier fit
+        self.several_ = several
+        self._take_fit(X, scale, history, held_out)
         self.normal_scores_ = None
         self._shown, self._train = None, None
         return self

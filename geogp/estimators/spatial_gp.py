@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from geogp.arguments import checked_arguments
 from geogp.choices import MAX_TESTS, check_sample, whole_number
-from geogp.distributions.joint_prediction import JointPrediction
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
 from geogp.estimators.fit_plot import fit_plot, last_time
@@ -75,7 +74,7 @@ class SpatialGP(SpatialFit):
         After a fit of t targets, an array, (n, t).
         """
         law = self.predict_distribution(X)
-        if isinstance(law, JointPrediction):
+        if law.targets > 1:
             return (law.median, law.sd) if return_std else law.median
         median = labelled(X, law.median, "median")
         return (median, labelled(X, law.sd, "sd")) if return_std else median
@@ -136,7 +135,7 @@ class SpatialGP(SpatialFit):
             As in `predict_distribution`. Also DataError if the lengths of X and y differ.
         """
         law = self.predict_distribution(X)
-        if isinstance(law, JointPrediction):
+        if law.targets > 1:
             return -float(law.joint_log_score(np.asarray(y, np.float64)).mean())
         return -float(law.log_score(target_of(target_of_cells(X, y), len(law))).mean())
 

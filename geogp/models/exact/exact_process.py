@@ -41,7 +41,7 @@ from geogp.models.numerics.precision import precision
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
 from geogp.models.process.memory import refuse_above
-from geogp.models.process.model import LeftOut, Model
+from geogp.models.process.model import KnownPredictions, Model
 from geogp.models.process.rows import Rows
 
 Floats = NDArray[np.float64]
@@ -267,7 +267,7 @@ class ExactProcess(Model):
         return mean[passes.number], variance[passes.number]
 
     @precision(options.DOUBLE)
-    def left_out_rows(self) -> LeftOut:
+    def left_out_rows(self) -> KnownPredictions:
         """Return predictions of the rows, each from the others; see `Model.left_out_rows`.
 
         Rows of which others tell nothing are left out.
@@ -291,7 +291,7 @@ class ExactProcess(Model):
         numbers = np.flatnonzero(told) if rows.session is None else None
         y = centre + sd * rows.y.cpu().numpy()
         alone = np.full(np.count_nonzero(told), rows.session is None)
-        return LeftOut(predicted[told], y[told], numbers, alone)
+        return KnownPredictions(predicted[told], y[told], numbers, alone)
 
     def learned(self, y: Floats, passes: Passes) -> Self:
         """Return the process with the law of the errors of measurements that are left out.

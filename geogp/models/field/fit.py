@@ -43,7 +43,7 @@ from geogp.models.fitting.steps import Batch, SteppedFit
 from geogp.models.numerics.devices import on_device
 from geogp.models.numerics.threads import aside, in_threads
 from geogp.models.options import Weights
-from geogp.models.process.model import LeftOut
+from geogp.models.process.model import KnownPredictions
 from geogp.models.process.objectives import BatchTerms, elbo, whitened_elbo
 from geogp.models.process.posteriors import Information, posterior_of
 from geogp.models.process.rows import Rows
@@ -260,7 +260,7 @@ def _left_out_rows(
     outside: LeftOutRows,
     errors: Errors,
     networks: tuple[Floats, Floats] | None,
-) -> LeftOut:
+) -> KnownPredictions:
     """Return predictions of rows inside and outside the fit by the laws of their errors.
 
     `errors` and `networks` are those of the rows. Row numbers are those of stored rows, followed by
@@ -271,7 +271,7 @@ def _left_out_rows(
     nearest = np.concatenate([inside.nearest, outside.nearest])
     law = fitted.errors.law_at(errors.covariates, nearest, networks)
     y = numpy_of(torch.cat([inside.rows.y.double(), outside.rows.y.double()]))
-    return LeftOut(
+    return KnownPredictions(
         fitted.assembled(Conditionals(joined, joined), law),
         float(fitted.y_mean) + float(fitted.y_sd) * y,
         torch.cat([inside.numbers, outside.numbers]).cpu().numpy(),

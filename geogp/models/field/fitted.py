@@ -29,7 +29,7 @@ from geogp.models.numerics.devices import CHUNK, on_device
 from geogp.models.numerics.threads import in_threads, one_core_each
 from geogp.models.process.architecture import Architecture
 from geogp.models.process.data import Data
-from geogp.models.process.model import LeftOut, Model
+from geogp.models.process.model import KnownPredictions, Model
 from geogp.models.process.rows import Rows
 
 Floats = NDArray[np.float64]
@@ -52,7 +52,7 @@ class FittedField(Model):
     rows: FieldRows
     errors: FieldErrors
     drift: Tensor
-    known: LeftOut | None = None
+    known: KnownPredictions | None = None
     cache: NearCache = field(default_factory=NearCache)
 
     holds_rows = True
@@ -117,7 +117,7 @@ class FittedField(Model):
         errors = replace(FieldErrors.none(self.parameters), law=law)
         return replace(self, errors=errors, known=None, cache=NearCache())
 
-    def left_out_rows(self) -> LeftOut | None:
+    def left_out_rows(self) -> KnownPredictions | None:
         """Return predictions of training and validation rows, or of a random subset of many."""
         return self.known
 

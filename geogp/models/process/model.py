@@ -21,7 +21,7 @@ from geogp.models.process.rows import Rows
 Floats = NDArray[np.float64]
 
 
-class LeftOut(NamedTuple):
+class KnownPredictions(NamedTuple):
     """Predictions of known rows, each without its own row or its group.
 
     `prediction`: the predictive distributions, of m rows.
@@ -137,7 +137,7 @@ class Model(ABC):
         second = torch.cat(list(self.feature_chunks(x2)))
         return torch.cat([phi @ second.T for phi in self.feature_chunks(x)]).cpu().numpy()
 
-    def left_out_rows(self) -> LeftOut | None:
+    def left_out_rows(self) -> KnownPredictions | None:
         """Return predictions of known rows, each without itself; None if they are not known."""
         return None
 

@@ -19,7 +19,7 @@ from geogp.models.field.predictive_law import (
 )
 from geogp.models.fitting.optimisers import LBFGS
 from geogp.models.process.data import Data
-from geogp.models.process.model import LeftOut
+from geogp.models.process.model import KnownPredictions
 from geogp.models.several.factors import Factors
 
 Floats = NDArray[np.float64]
@@ -133,7 +133,7 @@ class TargetLaws:
 
 def learned_laws(
     factors: Factors,
-    left_out: list[LeftOut | None],
+    left_out: list[KnownPredictions | None],
     rows: Data,
     whole: NDArray[np.bool_],
     training: int,
@@ -218,7 +218,9 @@ def _with_copula(
     return TargetLaws(laws.laws, B, C)
 
 
-def _of_same_rows(known: list[LeftOut], whole: NDArray[np.bool_]) -> list[LeftOut]:
+def _of_same_rows(
+    known: list[KnownPredictions], whole: NDArray[np.bool_]
+) -> list[KnownPredictions]:
     """Return the predictions of the whole rows that all models left out, in the same order."""
     common, chosen = np.flatnonzero(whole), []
     for one in known:
@@ -229,7 +231,7 @@ def _of_same_rows(known: list[LeftOut], whole: NDArray[np.bool_]) -> list[LeftOu
         order = np.argsort(one.rows)
         place = order[np.searchsorted(one.rows[order], common)]
         chosen.append(
-            LeftOut(one.prediction[place], one.y[place], one.rows[place], one.alone[place])
+            KnownPredictions(one.prediction[place], one.y[place], one.rows[place], one.alone[place])
         )
     return chosen
 
