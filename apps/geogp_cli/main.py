@@ -170,7 +170,7 @@ app.command(name="batch")(batch_command())
 app.command(name="next")(questions.next_command)
 app.command()(questions.exceedance)
 app.command()(questions.change)
-app.command()(questions.verify)
+app.command("verify")(questions.verify_run)
 app.command()(questions.figures)
 
 

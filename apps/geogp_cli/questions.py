@@ -63,7 +63,7 @@ def next_command(request: requests.NextRequest, listener: ProgressListener) -> C
 
 
 @takes(requests.VerifyRequest)
-def verify(request: requests.VerifyRequest, listener: ProgressListener) -> CommandResult:
+def verify_run(request: requests.VerifyRequest, listener: ProgressListener) -> CommandResult:
     """Score a run on quarters that were published after those to which it was fitted."""
     from geogp.answers.make import make_answers
 

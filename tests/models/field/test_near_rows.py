@@ -312,7 +312,7 @@ class TestLeftOut:
         some = field_fit._held_out(model, rows, np.random.default_rng(0))
         at = [rows.y.tolist().index(y) for y in some.rows.y]
         assert len(set(at)) == 20
-        assert some.numbers is None
+        assert some.numbers.tolist() == [len(model.rows) + number for number in at]
         np.testing.assert_allclose(_laws(some.predicted), _laws(every.predicted)[at], rtol=1e-9)
         np.testing.assert_array_equal(some.distance, every.distance[at])
 
