@@ -280,7 +280,7 @@ class JointPrediction:
         return np.column_stack(columns).clip(-FARTHEST, FARTHEST)
 
     def _measured(self, y: ArrayLike) -> Floats:
-        values = np.asarray(y, np.float64)
+        values = np.asarray(numbers_of(y, "measurements"), np.float64)
         if values.shape != self._shape:
             raise DataError(
                 f"expected measurements of shape {self._shape}, one column for each of "

@@ -235,9 +235,13 @@ def several_targets_of(y: ArrayLike, n: int, warn: Tell = warn_caller) -> Target
     numbers, two names are equal, or a row has no target.
     """
     values: Any = y.to_numpy() if isinstance(y, pd.DataFrame) else y
-    if isinstance(values, pd.Series) or np.ndim(values) != 2 or np.shape(values)[1] < 2:
+    try:
+        shape = np.shape(values)
+    except ValueError:  # lists of different lengths, which are no one target either
         return None
-    numbered = [f"y{k}" for k in range(np.shape(values)[1])]
+    if len(shape) != 2 or shape[1] < 2:
+        return None
+    numbered = [f"y{k}" for k in range(shape[1])]
     names = tuple(map(str, y.columns if isinstance(y, pd.DataFrame) else numbered))
     if len(set(names)) < len(names):
         raise DataError(f"expected targets with different names, found {named(names)}.")

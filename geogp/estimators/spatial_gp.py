@@ -136,7 +136,7 @@ class SpatialGP(SpatialFit):
         """
         law = self.predict_distribution(X)
         if law.targets > 1:
-            return -float(law.joint_log_score(np.asarray(y, np.float64)).mean())
+            return -float(law.joint_log_score(y).mean())
         return -float(law.log_score(target_of(target_of_cells(X, y), len(law))).mean())
 
     @checked_arguments

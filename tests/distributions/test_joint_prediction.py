@@ -156,6 +156,8 @@ def test_wrong_requests_are_refused(call, message):
 def test_wrong_measurements_are_refused():
     with pytest.raises(DataError, match=r"expected measurements of shape \(4, 3\)"):
         normal().joint_log_score(np.zeros((4, 2)))
+    with pytest.raises(DataError, match="measurements"):
+        normal().joint_log_score([["fast", "slow", "slow"]] * 4)
     with pytest.raises(DataError, match="found infinity"):
         normal().joint_log_score(np.full((4, 3), np.inf))
     with pytest.raises(DataError, match="expected 3 scales above 0"):
