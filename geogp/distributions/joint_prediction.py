@@ -232,9 +232,10 @@ class JointPrediction:
     ) -> Floats:
         """Return the energy score E|Y - y| - E|Y - Y'| / 2 of each point, (n,); lower is better.
 
-        Bars are Euclidean norms of targets, divided by `scale`, (t,), if they have different units; Y and Y' are independent draws (Gneiting and Raftery 2007). The expectations are
-        means over `draws` pairs; the same call gives the same result. Points with a missing target
-        (NaN) have the score NaN.
+        Bars are Euclidean norms of targets, divided by `scale`, (t,), if they have different units.
+        Y and Y' are independent draws (Gneiting and Raftery 2007). The expectations are means over
+        `draws` pairs; the same call gives the same result. Points with a missing target (NaN) have
+        the score NaN.
 
         Raises
         ------
