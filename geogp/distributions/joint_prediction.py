@@ -14,15 +14,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
-from geogp.arguments import numbers_of, value_shown
+from geogp.arguments import numbers_of, rows_of, value_shown
 from geogp.choices import MAX_DRAWS, MAX_SEED, whole_number
 from geogp.distributions.html_tables import SHOWN_ROWS, html_table
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.shapes import Floats
 from geogp.errors import DataError, NumericalError, RequestError, named
 
-NODES = {1: 1, 2: 64, 3: 24 * 24}
-"""Points of the integral of a probability, by the number of limited targets."""
+NODES = {1: 1, 2: 64, 3: 24}
+"""Points along each axis of the integral of a probability, by the number of limited targets."""
 
 LATTICE = 4096
 """Points of the integral for more targets."""
@@ -171,6 +171,8 @@ class JointPrediction:
         ------
         RequestError
             A name is not a target, there is no limit, or a lower limit is above the upper one.
+        DataError
+            A limit is NaN, or is neither one number nor one for each point.
         """
         lower, upper = self._limits(at_least, -np.inf), self._limits(at_most, np.inf)
         if (lower > upper).any():
@@ -295,9 +297,8 @@ class JointPrediction:
         limits = np.full(self._shape, endless)
         for k, limit in self._numbered(given):
             if limit is not None:
-                limits[:, k] = numbers_of(limit, f"a limit of {self.names[k]}")
-        if np.isnan(limits).any():
-            raise RequestError("expected limits that are numbers, found NaN.")
+                what = f"limits of {self.names[k]}"
+                limits[:, k] = rows_of(limit, len(self), what, infinite=True)
         return limits
 
     def _numbered(self, given: Any) -> Iterator[tuple[int, Any]]:
@@ -350,14 +351,10 @@ def _points(t: int) -> tuple[Floats, Floats]:
     if t not in NODES:
         lattice = qmc.Sobol(t - 1, seed=_SEED).random(LATTICE)
         return lattice, np.full(LATTICE, 1 / LATTICE)
-    per_axis = round(NODES[t] ** (1 / max(t - 1, 1)))
-    nodes, weights = np.polynomial.legendre.leggauss(per_axis)
-    # Nodes closer to the ends of the interval, where the normal quantile is steep.
+    nodes, weights = np.polynomial.legendre.leggauss(NODES[t])
+    # Nodes are closer to the ends of the interval, where the normal quantile is steep.
     unit = (nodes + 1) / 2
-    bent, slope = unit**2 * (3 - 2 * unit), 6 * unit * (1 - unit)
-    grids = np.meshgrid(*[bent] * (t - 1), indexing="ij")
-    products = np.ones(1) if t == 1 else np.array(1.0)
-    for _ in range(t - 1):
-        products = np.multiply.outer(products, weights / 2 * slope)
-    points = np.column_stack([g.ravel() for g in grids]) if t > 1 else np.zeros((1, 0))
-    return points, products.ravel()
+    bent, own = unit**2 * (3 - 2 * unit), weights * 3 * unit * (1 - unit)
+    grids = np.meshgrid(*[np.arange(NODES[t])] * (t - 1), indexing="ij")
+    numbers = np.reshape(grids, (t - 1, -1)).T if t > 1 else np.zeros((1, 0), int)
+    return bent[numbers], own[numbers].prod(1)

@@ -332,8 +332,9 @@ class SpatialGP(SpatialFit):
         """Return a figure: maps of the median and of the width of its 95 % interval, and errors.
 
         The maps have the box of the training rows. The errors are those of test rows, if these are
-        given. Otherwise, an exact process predicts each training row from the others; other models
-        know the training rows, so that their errors at new places are larger.
+        given. Otherwise they are those of training rows, each predicted from others, by an exact
+        process or by `FieldGP` of at most 5,000 rows. Other models know the training rows, so that
+        their errors at new places are larger.
 
         Parameters
         ----------

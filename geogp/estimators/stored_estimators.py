@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from geogp.arguments import checked_arguments
@@ -93,7 +94,9 @@ def _spatial(
         _check_scale(estimator, network, named=stored.params is not None)
         estimator.normal_scores_ = _normal_scores(estimator, stored.normal_scores)
         if stored.targets is not None:
-            several = SeveralTargets.restored(networks, stored.targets)
+            several = SeveralTargets.restored(networks, msgspec.to_builtins(stored.targets))
+        elif len(networks) > 1:
+            raise DataError(f"expected the targets of {len(networks)} models, found none")
     except _WRONG as error:
         raise DataError(f"{path} does not describe the inputs of its model ({error}).") from error
     estimator.history_ = FitState(best_epoch=stored.best_epoch, best_nll=stored.validation_nll)

@@ -53,6 +53,27 @@ class StoredNormalScores(Struct, frozen=True):
     upper: _Number | None = None
 
 
+class StoredTargetLaw(Struct, frozen=True):
+    """The law of the errors of a target; fields as in `PredictiveLaw`."""
+
+    coefficients: list[list[_Number]]
+    ranges: list[list[_Number]]
+    hidden: list[list[_Number]]
+    outputs: list[list[_Number]]
+    most_tail: _Number
+
+
+class StoredTargets(Struct, frozen=True):
+    """Several targets of one fit; fields as in `SeveralTargets`, `Factors` and `TargetLaws`."""
+
+    names: list[_Name]
+    centre: list[_Number]
+    mixing: list[list[_Number]]
+    laws: list[StoredTargetLaw]
+    function: list[list[_Number]]
+    noise: list[list[_Number]]
+
+
 class StoredEstimator(Struct, frozen=True):
     """The estimator of a spatial model; files of geogp 0.1 lack the fields with defaults."""
 
@@ -64,7 +85,7 @@ class StoredEstimator(Struct, frozen=True):
     n_features_in: _Columns | None = None
     feature_names_in: _Labels | None = None
     normal_scores: StoredNormalScores | None = None
-    targets: dict[str, Any] | None = None
+    targets: StoredTargets | None = None
 
 
 class StoredClasses(Struct, frozen=True):

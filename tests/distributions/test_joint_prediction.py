@@ -143,7 +143,6 @@ def test_columns_are_those_of_the_marginals(skewed):
         (lambda joint: joint.probability([2, 0, 0], [1, 1, 1]), "found a lower limit above"),
         (lambda joint: joint.probability({"speed": 1}), "expected limits of .*, found speed"),
         (lambda joint: joint.probability([1, 2]), "a limit .or None. for each of .*, found 2"),
-        (lambda joint: joint.probability({"upload": np.nan}), "found NaN"),
         (lambda joint: joint.interval(95), "Give 95 % as 0.95"),
         (lambda joint: joint.sample(0), "a size"),
     ],
@@ -158,6 +157,9 @@ def test_wrong_measurements_are_refused():
         normal().joint_log_score(np.zeros((4, 2)))
     with pytest.raises(DataError, match="measurements"):
         normal().joint_log_score([["fast", "slow", "slow"]] * 4)
+    for limit in (np.nan, np.zeros(3)):
+        with pytest.raises(DataError, match="expected 4 limits of upload, one for each row"):
+            normal().probability({"upload": limit})
     with pytest.raises(DataError, match="found infinity"):
         normal().joint_log_score(np.full((4, 3), np.inf))
     with pytest.raises(DataError, match="expected 3 scales above 0"):

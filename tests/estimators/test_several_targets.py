@@ -7,6 +7,7 @@ from scipy.spatial.distance import cdist
 
 import geogp
 from geogp.errors import DataError, RequestError
+from geogp.models.numerics.tensor_files import read_tensors, write_tensors
 
 MIXING = np.array([[1.0, 0.3], [0.8, -0.5]])
 NOISE = np.array([[0.3, 0.0], [0.15, 0.2]])
@@ -145,6 +146,31 @@ def test_a_file_brings_back_the_same_predictions(which, request, tmp_path):
     np.testing.assert_allclose(second.mean, first.mean, rtol=1e-6)
     np.testing.assert_allclose(second.sd, first.sd, rtol=1e-6)
     np.testing.assert_allclose(second.correlation, first.correlation, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "match"),
+    [
+        (None, None, "expected the targets of 2 models, found none"),
+        ("names", ["d"], "expected 2 names and a mixing of as many targets"),
+        ("mixing", [[1.0, 0.0]], "expected 2 names and a mixing of as many targets"),
+        ("noise", [[1.0]], r"mixings of shape \(2, 2\)"),
+        ("laws", [], "expected laws of 2 targets"),
+        ("centre", ["a", "b"], r"targets\.centre"),
+    ],
+)
+def test_an_edited_file_is_refused(fitted, tmp_path, key, value, match):
+    path = tmp_path / "model.safetensors"
+    fitted[0].save(path)
+    tensors, described = read_tensors(path)
+    context = described["context"]
+    if key is None:
+        context["targets"] = None
+    else:
+        context["targets"][key] = value
+    write_tensors(path, tensors, described)
+    with pytest.raises(DataError, match=match):
+        geogp.load_model(path)
 
 
 def test_medians_have_a_column_for_each_target(fitted):

@@ -29,6 +29,7 @@ from geogp.models.exact.search import (
 )
 from geogp.models.exact.stations import station_words
 from geogp.models.field.predictive_law import (
+    LAW_ARRAYS,
     Errors,
     PredictiveLaw,
     fit_law,
@@ -62,9 +63,6 @@ COVARIATES = 1 + len(NEAR_ROWS)
 """Number of covariates of the law: the distance, and the errors of near rows."""
 
 CPU = torch.device("cpu")
-
-LAW = ("coefficients", "ranges", "hidden", "outputs")
-"""Arrays of the law of errors in a file."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -218,7 +216,7 @@ class ExactProcess(Model):
             "y_mean": self.y_mean,
             "y_sd": self.y_sd,
             "law_tail": torch.tensor(self.law.most_tail, dtype=DOUBLE),
-            **{f"law_{name}": torch.as_tensor(getattr(self.law, name)) for name in LAW},
+            **{f"law_{name}": torch.as_tensor(getattr(self.law, name)) for name in LAW_ARRAYS},
             **errors,
         }
 
@@ -243,7 +241,7 @@ class ExactProcess(Model):
             WeightedKriging(float(weight), conditioned(law, own, rows))
             for weight, law, own in zip(weights, laws, np.split(theta, ends[:-1]), strict=True)
         ]
-        arrays = {part: tensors[f"law_{part}"].cpu().numpy() for part in LAW}
+        arrays = {part: tensors[f"law_{part}"].cpu().numpy() for part in LAW_ARRAYS}
         if arrays["ranges"].shape[1] != COVARIATES:
             raise ValueError(
                 f"expected a law of errors with {COVARIATES} covariates, found "

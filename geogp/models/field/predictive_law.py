@@ -44,6 +44,9 @@ LOG_SD = COVARIATES.index("log sd")
 MEAN = COVARIATES.index("mean")
 """Column of the mean of the prediction."""
 
+LAW_ARRAYS = ("coefficients", "ranges", "hidden", "outputs")
+"""Arrays of a `PredictiveLaw`; files store them under names that end with these."""
+
 PARAMETERS = 4
 """The parameters: location a, log scale log b, skewness ε, log tail weight log δ."""
 
@@ -329,7 +332,7 @@ def fit_law(errors: Errors, *, scale: Sequence[int] = ()) -> PredictiveLaw:
         return (penalty / 2 - density @ rows) / len(r)
 
     theta = torch.zeros_like(used, requires_grad=True)
-    _minimise(lambda: loss((theta * used) @ design, (weight * theta.square()).sum()), [theta], 200)
+    minimise(lambda: loss((theta * used) @ design, (weight * theta.square()).sum()), [theta], 200)
     theta = (theta * used).detach()
     linear, inputs = theta @ design, design[: 1 + c]
     every_hidden, every_output = [], []
@@ -345,7 +348,7 @@ def fit_law(errors: Errors, *, scale: Sequence[int] = ()) -> PredictiveLaw:
             return loss(linear + outputs @ torch.tanh(hidden @ inputs), PRIOR_ROWS * size)
 
         if not scale:
-            _minimise(corrected, [hidden, outputs], ITERATIONS)
+            minimise(corrected, [hidden, outputs], ITERATIONS)
         every_hidden.append(hidden.detach().numpy())
         every_output.append(outputs.detach().numpy() / NETWORKS)
     law = PredictiveLaw(
@@ -391,7 +394,7 @@ def pooled_law(
     return first.scaled(*prediction_in(covariates)).pooled(of_second, share)
 
 
-def _minimise(
+def minimise(
     loss: Callable[[], torch.Tensor], parameters: list[torch.Tensor], iterations: int
 ) -> None:
     """Minimise a loss in place by L-BFGS."""

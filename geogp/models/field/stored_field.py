@@ -12,7 +12,7 @@ from geogp.models.field.home import Home
 from geogp.models.field.learned_home import at_rows, learned_home
 from geogp.models.field.parameters import FieldParameters
 from geogp.models.field.prediction_errors import FieldErrors
-from geogp.models.field.predictive_law import PredictiveLaw
+from geogp.models.field.predictive_law import LAW_ARRAYS, PredictiveLaw
 from geogp.models.field.rows import FieldRows, by_place
 from geogp.models.field.vecchia import PREDICTION_PLACES, TRAINING_PLACES
 from geogp.models.numerics.tensor_files import with_added
@@ -23,9 +23,6 @@ STORED_ROWS = ("x", "y", "counts")
 
 LAWS = ("law", "networks_law")
 """Attributes of `FieldErrors` that are laws; the names of their tensors start with these."""
-
-LAW_ARRAYS = ("coefficients", "ranges", "hidden", "outputs")
-"""Arrays of a `PredictiveLaw`; the names of their tensors end with these."""
 
 HOME = ("range_km", "doubt_km", "doubt_power", "variance", "doubt", "trend")
 """Attributes of `Home` in its tensor: three above 0, two variances, and whether it has a trend."""

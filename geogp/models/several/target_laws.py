@@ -12,12 +12,13 @@ from geogp.distributions.joint_prediction import JointPrediction
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.shapes import GAUSSIAN
 from geogp.models.field.predictive_law import (
+    LAW_ARRAYS,
     Errors,
     PredictiveLaw,
     fit_law,
+    minimise,
     no_law,
 )
-from geogp.models.fitting.optimisers import LBFGS
 from geogp.models.process.data import Data
 from geogp.models.process.model import KnownPredictions
 from geogp.models.several.factors import Factors
@@ -38,9 +39,6 @@ PRIOR_ROWS = 30.0
 
 ITERATIONS = 100
 """Largest number of iterations in the fit of the copula."""
-
-LAW_ARRAYS = ("coefficients", "ranges", "hidden", "outputs")
-"""Arrays of a law in a file."""
 
 
 @dataclass(frozen=True)
@@ -202,17 +200,7 @@ def _with_copula(
         value: torch.Tensor = (fit + 0.5 * PRIOR_ROWS * change.square().sum()) / len(scores)
         return value
 
-    optimiser = LBFGS(
-        [change], max_iter=ITERATIONS, tolerance_grad=1e-7, line_search_fn="strong_wolfe"
-    )
-
-    def closure() -> torch.Tensor:
-        optimiser.zero_grad()
-        value = loss()
-        value.backward()
-        return value
-
-    optimiser.step(closure)
+    minimise(loss, [change], ITERATIONS)
     with torch.no_grad():
         B, C = ((torch.eye(t, dtype=torch.float64) + change) @ A).numpy() * unit[:, None]
     return TargetLaws(laws.laws, B, C)

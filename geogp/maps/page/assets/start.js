@@ -23,8 +23,11 @@ function followScheme(page, base) {
   const dark = window.matchMedia('screen and (prefers-color-scheme: dark)');
   const streets = base && base._url;
   const show = () => {
-    if (base) {
-      base.setUrl(dark.matches ? streets.replace('light_all', 'dark_all') : streets);
+    const wanted = dark.matches ? streets?.replace('light_all', 'dark_all') : streets;
+    if (wanted !== base?._url) {
+      // Leaflet's own redraw asks for tiles of fractional zooms, so the layer is added anew.
+      base.setUrl(wanted, true);
+      if (page.map.hasLayer(base)) { base.remove().addTo(page.map); }
     }
     page.recolour();
   };
