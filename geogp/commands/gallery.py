@@ -14,7 +14,7 @@ from geogp.errors import DataError, RequestError
 from geogp.evaluation.splits.split_names import SPLITS
 from geogp.files import output_errors
 from geogp.geodata.places.stratum_names import ALL, STRATA
-from geogp.geodata.tiles.targets import TARGETS
+from geogp.geodata.tiles.targets import TARGETS, find_target
 from geogp.maps.figures.thumbnails import Picture, draw_thumbnails, read_picture
 from geogp.records.run_record import RunMap, RunRecord, given
 from geogp.reports.rendering import html_page
@@ -71,7 +71,7 @@ class _ShownRun:
     def splits(self) -> list[dict[str, Any]]:
         """Return the key numbers of each split; strata have coverage, or accuracy for classes."""
         baseline = given(self.run.baseline, {})
-        share = "accuracy" if TARGETS[self.run.target].classes else "coverage_95"
+        share = "accuracy" if find_target(self.run.target).classes else "coverage_95"
         return [
             {
                 "title": SPLITS[split].title,

@@ -2,7 +2,7 @@
 
 from geogp.choices import one_of
 from geogp.distributions.quantity import Quantity
-from geogp.geodata.tiles.targets import TARGETS
+from geogp.geodata.tiles.targets import find_target
 
 _NAMES = {
     "download": ("Mbit s-1", "download speed"),
@@ -24,7 +24,7 @@ _NAMES = {
 def quantity_of(target: str) -> Quantity:
     """Return the names and units of a target; raise RequestError if it is unknown."""
     one_of("target", target, _NAMES)
-    column = TARGETS[target]
+    column = find_target(target)
     return Quantity(
         column.suffix,
         column.unit,

@@ -32,7 +32,7 @@ from geogp.geodata.points.point_options import PointOptions, PointSource, named_
 from geogp.geodata.store.addresses import PUBLIC_SOURCE, absolute_place
 from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
-from geogp.geodata.tiles.targets import SERVICES, TARGETS, not_in_tiles, target_of
+from geogp.geodata.tiles.targets import SERVICES, TARGETS, find_target, not_in_tiles, target_of
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
 from geogp.models.names import MODELS, find_model, list_models
 from geogp.models.options import DOUBLE, NOISES, PRECISIONS
@@ -160,7 +160,7 @@ class DataSettings(PointOptions):
     @property
     def kind(self) -> str:
         """The kind of the target: averages, numbers of tests or classes."""
-        return TARGETS[self.target].kind
+        return find_target(self.target).kind
 
     @property
     def own_points(self) -> PointSource | None:
@@ -483,13 +483,14 @@ _WHAT_COUNTS_AND_CLASSES_ARE = {
 RULES = (
     Rule(
         ("target", "points"),
-        lambda request: request.points is None and not TARGETS[request.target].in_tiles,
+        lambda request: request.points is None and not find_target(request.target).in_tiles,
         lambda request: not_in_tiles(request.target),
     ),
     Rule(
         ("target", "covariates"),
         lambda request: (
-            not TARGETS[request.target].in_tiles and not {*request.covariates}.isdisjoint(SERVICES)
+            not find_target(request.target).in_tiles
+            and not {*request.covariates}.isdisjoint(SERVICES)
         ),
         lambda request: (
             f"--covariates {next(name for name in request.covariates if name in SERVICES)} is "
@@ -531,7 +532,7 @@ RULES = (
     ),
     Rule(
         ("target", "at_least"),
-        lambda request: request.at_least is not None and not TARGETS[request.target].is_share,
+        lambda request: request.at_least is not None and not find_target(request.target).is_share,
         lambda request: (
             f"--at-least {request.at_least:g} says which tests succeeded, found --target "
             f"{request.target}. Choose --target success, or leave --at-least out. (--threshold "
@@ -550,7 +551,7 @@ RULES = (
     Rule(
         ("target", "model", "question", "tests", "devices", "conformal"),
         lambda request: (
-            TARGETS[request.target].is_share
+            find_target(request.target).is_share
             and (
                 request.model != DEFAULT_MODEL
                 or request.question == QUESTIONS[1]

@@ -15,7 +15,7 @@ import msgspec
 from geogp.errors import DataError, named
 from geogp.evaluation.scores import pooled
 from geogp.geodata.places.stratum_names import ALL, STRATA, UNKNOWN
-from geogp.geodata.tiles.targets import TARGETS
+from geogp.geodata.tiles.targets import find_target
 from geogp.models.names import find_model
 from geogp.records.checked_types import checked
 from geogp.records.class_records import of_classes, record_kind
@@ -34,7 +34,7 @@ _NOT_MEANS = {"ece"}
 def record_of(run: dict[str, Any]) -> RunRecord:
     """Return parsed run.json as typed structs; raise DataError if a value is wrong."""
     record = checked(upgraded(run), record_kind(RunRecord, run.get("target")), "the run")
-    if TARGETS[record.target].kind != find_model(record.model).kind:
+    if find_target(record.target).kind != find_model(record.model).kind:
         raise DataError(f"the model {record.model} does not predict the target {record.target}.")
     _check_scores(record)
     return record

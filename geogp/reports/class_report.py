@@ -30,7 +30,7 @@ from geogp.evaluation.threshold_reliability import (
     exceedance_reports,
 )
 from geogp.geodata.places.stratum_column import with_strata
-from geogp.geodata.tiles.targets import TARGETS
+from geogp.geodata.tiles.targets import find_target
 from geogp.records.run_record import RunRecord
 from geogp.reports.beside import NOTHING_BESIDE, Beside
 from geogp.reports.rendering import (
@@ -138,7 +138,7 @@ def class_report_texts(
 
 def build_class_report(run: RunRecord, predictions: pd.DataFrame) -> ClassRunReport:
     """Build the report on a run of classes from run.json and test_predictions.parquet."""
-    target = TARGETS[run.target]
+    target = find_target(run.target)
     starts = (MODEL, BY_QUARTER, BY_STRATUM_SHARES)
     columns = {one: probability_columns(one, target.suffix, target.classes) for one in starts}
     check_class_columns(predictions, [name for part in columns.values() for name in part])
@@ -165,7 +165,7 @@ def build_class_report(run: RunRecord, predictions: pd.DataFrame) -> ClassRunRep
 def _split(
     name: str, rows: pd.DataFrame, run: RunRecord, columns: dict[str, list[str]]
 ) -> ClassSplitReport:
-    classes = TARGETS[run.target].classes
+    classes = find_target(run.target).classes
     found = {start: table_scores(rows, names) for start, names in columns.items()}
     p = rows[columns[MODEL]].to_numpy(np.float64)
     judge = partial(ClassEvent.probability, p=p)

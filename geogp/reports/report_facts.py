@@ -11,7 +11,7 @@ from msgspec import UNSET, to_builtins
 from geogp.evaluation.assessment import folds_of
 from geogp.evaluation.splits.split_names import BLOCKS, BUFFER, SPLITS
 from geogp.geodata.places.stratum_names import ALL, phrase
-from geogp.geodata.tiles.targets import TARGETS
+from geogp.geodata.tiles.targets import find_target
 from geogp.records.input_records import EXTENT
 from geogp.records.run_record import RunDrawing, RunMap, RunRecord, given
 from geogp.reports.words import DEFAULT_ATTRIBUTION, own_measurements
@@ -122,7 +122,7 @@ def far_from_data(run: RunRecord) -> dict[str, Any] | None:
     drawn, asked = given(run.map, RunMap()), given(run.drawing, RunDrawing())
     found = {"tiles": drawn.tiles, "far_tiles": drawn.far_tiles, "far_km": asked.far_km}
     known = {name: value for name, value in found.items() if value is not UNSET}
-    if len(known) < len(found) or TARGETS[run.target].counted:
+    if len(known) < len(found) or find_target(run.target).counted:
         return None
     extent = "" if run.points is UNSET else run.points.understood.get(EXTENT, "")
     return {**known, "extent": extent}

@@ -16,7 +16,7 @@ from geogp.errors import RequestError
 from geogp.geodata.places.region import Region
 from geogp.geodata.places.stratum_names import STRATA
 from geogp.geodata.tiles import quadkeys
-from geogp.geodata.tiles.targets import find_target
+from geogp.geodata.tiles.targets import find_target, target_names
 
 MAX_ROWS = 5_000_000
 """Largest number of rows, tiles times quarters; a larger table would take over 0.4 GB."""
@@ -47,6 +47,9 @@ class Observations:
         Name of the drive, object (n,), if a tile has a row for each drive; otherwise None.
     error_variance
         Known variance of the error of y, float64 (n,), if a file of tests has it; otherwise None.
+    every
+        Values of several targets of one map, float64 (n, t), the first of which is y; None for one
+        target. `target` then has their names, joined by commas.
     """
 
     quadkey: NDArray[np.uint64]
@@ -63,6 +66,7 @@ class Observations:
     provider: NDArray[np.object_] | None = None
     drive: NDArray[np.object_] | None = None
     error_variance: NDArray[np.float64] | None = None
+    every: NDArray[np.float64] | None = None
 
     @classmethod
     def of_table(
@@ -82,6 +86,7 @@ class Observations:
             longitude=region.unwrap(longitude),
             latitude=latitude,
             y=column.modelled(values),
+            every=column.modelled_together(values),
             tests=table["tests"].to_numpy(),
             devices=table["devices"].to_numpy(),
             stratum=region.stratum(longitude, latitude),
@@ -122,6 +127,17 @@ class Observations:
             if isinstance(values, np.ndarray)
         }
         return replace(self, **taken)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The names of the targets."""
+        return target_names(self.target)
+
+    def of_target(self, name: str) -> "Observations":
+        """Return the same rows with one of several targets."""
+        if self.every is None:
+            return self
+        return replace(self, y=self.every[:, self.targets.index(name)], every=None, target=name)
 
     def of_provider(self, name: str | None) -> "Observations":
         """Return the rows of one provider; all rows if `name` is None."""

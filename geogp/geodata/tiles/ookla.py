@@ -283,7 +283,10 @@ def _exchange_warnings(
     warnings = []
     for place, name in enumerate(column.columns):
         medians = {
-            file: (float(table[place].median()) * column.divisor, float(table["tests"].median()))
+            file: (
+                float(table[place].median()) * column.divisors[place],
+                float(table["tests"].median()),
+            )
             for file, table in tables.items()
         }
         warnings += exchanged_columns(name, medians)

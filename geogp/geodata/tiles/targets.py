@@ -4,7 +4,8 @@ A target says here which values it has: their unit, which also tells the scale o
 (`geogp.value_scales`), whether high values are good, and whether Ookla's tiles have them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import permutations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -48,6 +49,9 @@ class TargetColumn:
     with `tiers_of` a service is the number of one of its tiers, from 0; it is computed from two
     speeds. If `low_is_good`, low values are the good ones. Ookla's files lack a target that is not
     `in_tiles`: it is only in files of a user's own tests.
+
+    Several targets of one map have the properties of the first, the columns of all, and the
+    `others` after the first.
     """
 
     columns: tuple[str, ...]
@@ -58,6 +62,13 @@ class TargetColumn:
     tiers_of: str = ""
     low_is_good: bool = False
     in_tiles: bool = True
+    others: tuple["TargetColumn", ...] = ()
+
+    @property
+    def divisors(self) -> tuple[float, ...]:
+        """The divisor of each column."""
+        own = (self.divisor,) * (len(self.columns) - len(self.others))
+        return own + tuple(one.divisor for one in self.others)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -90,6 +101,13 @@ class TargetColumn:
             codes[known] = tier_codes(down, up, self.tiers_of)
             return codes
         return np.asarray(values[0] if self.counted else self.scale.modelled(values[0]))
+
+    def modelled_together(self, values: NDArray[np.float64]) -> NDArray[np.float64] | None:
+        """Return several targets of models, (n, t), from values (t, n); None for one target."""
+        if not self.others:
+            return None
+        parts = zip((self, *self.others), values, strict=True)
+        return np.column_stack([one.scale.modelled(value) for one, value in parts])
 
 
 TARGETS: dict[str, TargetColumn] = {
@@ -131,13 +149,48 @@ def target_of(target: str, service: str) -> str:
             f"{FIXED_TIER} has the tiers of the fixed service, found --service {service}. Choose "
             f"--target {TIER}, or --service {FIXED}."
         )
-    return FIXED_TIER if (target, service) == (TIER, FIXED) else target
+    return FIXED_TIER if (target, service) == (TIER, FIXED) else ",".join(target_names(target))
+
+
+TOGETHER = ("download", "upload", "latency")
+"""Targets that a map may have together."""
+
+JOINED = tuple(
+    ",".join(names)
+    for count in range(2, len(TOGETHER) + 1)
+    for names in permutations(TOGETHER, count)
+)
+"""Several targets of one map, joined by commas; the first is the one that the map shows."""
+
+
+def target_names(target: str) -> tuple[str, ...]:
+    """Return the names of the targets of a map, which are joined by commas.
+
+    Examples
+    --------
+    >>> target_names("download,upload"), target_names("latency")
+    (('download', 'upload'), ('latency',))
+    """
+    return tuple(name.strip() for name in target.split(","))
 
 
 def find_target(name: str) -> TargetColumn:
-    """Return a target by name; raise RequestError if the name is unknown."""
-    one_of("target", name, TARGETS)
-    return TARGETS[name]
+    """Return a target by name, or several targets that are joined by commas.
+
+    Raises RequestError if a name is unknown, occurs twice, or is no target of several.
+    """
+    names = target_names(name)
+    for one in names:
+        one_of("target", one, TARGETS)
+    if len(names) == 1:
+        return TARGETS[names[0]]
+    if ",".join(names) not in JOINED:
+        raise RequestError(
+            f"expected one target, or different ones of {named(TOGETHER)} together, found {name}."
+        )
+    first, *others = (TARGETS[one] for one in names)
+    columns = tuple(column for one in (first, *others) for column in one.columns)
+    return replace(first, columns=columns, others=tuple(others))
 
 
 def not_in_tiles(name: str) -> str:

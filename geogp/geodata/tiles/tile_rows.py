@@ -49,7 +49,7 @@ class TileRows:
         left_out, implausible = beyond_limits(service, columns, codes)
         table = pd.DataFrame({"quadkey": codes})
         for place, name in enumerate(target.columns):
-            values = columns[name].astype(np.float64) / target.divisor
+            values = columns[name].astype(np.float64) / target.divisors[place]
             table[place] = np.where(left_out, np.nan, values)
         for name in ("tests", "devices"):
             table[name] = np.where(left_out, 0, columns[name]).astype(np.int64)

@@ -18,7 +18,7 @@ from geogp.evaluation.class_tables import (
 )
 from geogp.evaluation.metrics import row_scores
 from geogp.evaluation.splits.split_names import SPLITS
-from geogp.geodata.tiles.targets import TARGETS
+from geogp.geodata.tiles.targets import find_target
 from geogp.records.run_record import RunRecord, given
 
 _LEVELS = (50, 80, 90, 95)
@@ -65,7 +65,7 @@ CLASSES = ScoreNames(
 
 def score_names(target: str) -> ScoreNames:
     """Return the figures in a comparison of runs with a target."""
-    return CLASSES if TARGETS[target].classes else NUMBERS
+    return CLASSES if find_target(target).classes else NUMBERS
 
 
 TOGETHER = "all providers together"
@@ -95,7 +95,7 @@ def check_comparable(runs: Sequence[RunContent]) -> None:
     """
     for one in runs:
         try:
-            if TARGETS[one.run.target].classes:
+            if find_target(one.run.target).classes:
                 check_class_columns(one.predictions, _probabilities(one.run.target))
             else:
                 check_columns(one.predictions)
@@ -199,7 +199,7 @@ def scores_of(table: pd.DataFrame, target: str) -> pd.DataFrame:
 
     For classes, the scores lack the calibration error, see `group_scores`.
     """
-    if TARGETS[target].classes:
+    if find_target(target).classes:
         p = table[_probabilities(target)].to_numpy(np.float64)
         return class_row_scores(p, codes_of(table)).rename(columns={"nll": "log_score"})
     found = [_scores_of_fold(part) for _, part in table.groupby(level="fold", sort=False)]
@@ -218,7 +218,7 @@ def group_scores(scores: pd.DataFrame, rows: NDArray[np.bool_]) -> pd.DataFrame:
 
 
 def _probabilities(target: str) -> list[str]:
-    about = TARGETS[target]
+    about = find_target(target)
     return probability_columns(MODEL, about.suffix, about.classes)
 
 

@@ -17,7 +17,7 @@ from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.ookla import Ingested, InputFile, read_observations
 from geogp.geodata.tiles.quarters import parse_quarters
-from geogp.geodata.tiles.targets import TARGETS
+from geogp.geodata.tiles.targets import find_target
 from geogp.maps.page.page_places import town_near
 from geogp.models.names import find_model
 from geogp.records.input_records import EXTENT
@@ -80,7 +80,7 @@ class Inputs:
             table = table.assign(drive=rows.drive)
         if rows.error_variance is not None:
             table = table.assign(error_variance=rows.error_variance)
-        return table if TARGETS[rows.target].counted else table.drop(columns="area_km2")
+        return table if find_target(rows.target).counted else table.drop(columns="area_km2")
 
 
 def read_inputs(settings: MapSettings, listener: RunListener) -> Inputs:

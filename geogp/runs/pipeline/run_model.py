@@ -12,7 +12,7 @@ from geogp.estimators.point_scale import PointScale, covariate_scales
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.estimators.stored_estimators import make_estimator
 from geogp.geodata.tiles.quarters import quarter_label
-from geogp.geodata.tiles.targets import TARGETS
+from geogp.geodata.tiles.targets import find_target
 from geogp.models.catalogue.build import find_spec, with_noise
 from geogp.models.exact.passes import MOST_PASSES, MOST_ROWS
 from geogp.models.names import ModelName, find_model
@@ -93,7 +93,7 @@ class RunModel:
         no epochs, rank and batch.
         """
         settings, scale = self.settings, self.scale
-        shares = TARGETS[settings.target].is_share
+        shares = find_target(settings.target).is_share
         columns: dict[str, str | None] = dict(COLUMNS)
         sizes: dict[str, int | None] = {
             "epochs": epochs or self.epochs,
@@ -125,7 +125,7 @@ class RunModel:
             alpha=weights.alpha,
             beta=weights.beta,
             noise=settings.noise,
-            classes=len(TARGETS[settings.target].classes),
+            classes=len(find_target(settings.target).classes),
             device=str(self.device),
             random_state=settings.seed,
         )

@@ -28,7 +28,7 @@ from geogp.evaluation.metrics import score_by_stratum
 from geogp.evaluation.scores import pooled
 from geogp.geodata.places.stratum_column import stratum_column
 from geogp.geodata.tiles.observations import Observations
-from geogp.geodata.tiles.targets import TARGETS
+from geogp.geodata.tiles.targets import find_target
 from geogp.records.run_record import RunRecord, Strata
 from geogp.reports.beside import Beside
 from geogp.reports.class_report import class_report_texts
@@ -136,7 +136,7 @@ class ClassTarget(TargetKind):
         self, seen: Observations, train: Rows, test: Rows, prediction: Prediction
     ) -> HeldOutScores:
         """Return scores of probabilities; the baselines are shares by quarter, and by stratum."""
-        target = TARGETS[seen.target]
+        target = find_target(seen.target)
         named = np.unique(seen.stratum, return_inverse=True)[1]
         groups = {
             BY_QUARTER: seen.quarter,
@@ -174,7 +174,7 @@ class ClassTarget(TargetKind):
 
 def _class_scores(seen: Observations, table: pd.DataFrame) -> tuple[Any, Any, Any]:
     """Return the scores by stratum of the model, and of the baselines by quarter and stratum."""
-    target = TARGETS[seen.target]
+    target = find_target(seen.target)
     rows = table.assign(stratum=stratum_column(table["stratum"].to_numpy(str), seen.strata))
     model, quarter, stratum = (
         table_scores(rows, probability_columns(start, target.suffix, target.classes))
@@ -191,4 +191,4 @@ KINDS: dict[str, TargetKind] = {AVERAGE: _NUMBER, COUNT: _NUMBER, CLASS: ClassTa
 
 def kind_of(target: str) -> TargetKind:
     """Return what a run does for a target."""
-    return KINDS[TARGETS[target].kind]
+    return KINDS[find_target(target).kind]
