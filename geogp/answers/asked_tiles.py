@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from geogp.answers.map_tiles import TILES_FILE, MapTiles
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.quarters import quarter_index
+from geogp.geodata.tiles.targets import target_names
 from geogp.geodata.tiles.thresholds import Threshold
+from geogp.geodata.tiles.tiers import Tier
 from geogp.maps.target_quantities import quantity_of
 from geogp.models.names import find_model
 from geogp.records.record_names import LEVEL
@@ -49,7 +51,10 @@ class OwnTiles:
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked of a run: predictions of q quarters in t tiles of zoom 16."""
+    """What is asked of a run: predictions of q quarters in t tiles of zoom 16.
+
+    `target` is one of the run's targets; `tiers` are those of several.
+    """
 
     record: OpenedRecord
     question: Question
@@ -57,6 +62,8 @@ class Asked:
     thresholds: Sequence[Threshold]
     tiles: MapTiles
     own: OwnTiles
+    target: str
+    tiers: Sequence[Tier] = ()
 
 
 def level_beside(record: OpenedRecord, question: Question) -> bool:
@@ -65,21 +72,29 @@ def level_beside(record: OpenedRecord, question: Question) -> bool:
 
 
 def columns_of(
-    record: OpenedRecord, question: Question, thresholds: Sequence[Threshold]
+    record: OpenedRecord,
+    question: Question,
+    target: str,
+    events: Sequence[Threshold | Tier],
 ) -> dict[str, str]:
     """Return the columns of an answer, each with the column of tiles.parquet that has its values.
 
-    tiles.parquet has the 95 % interval without a level in the names of its ends.
+    tiles.parquet has the 95 % interval without a level in the names of its ends. It has only some
+    columns of targets after the first.
     """
-    end = quantity_of(record.target).suffix
+    end = quantity_of(target).suffix
     bounds = {
         f"{side}_{level}_{end}": f"{side}_{end}" if level == LEVELS[-1] else f"{side}_{level}_{end}"
         for level in LEVELS
         for side in ("lower", "upper")
     }
     level = [f"level_{end}"] if level_beside(record, question) else []
-    alike = [*level, *(threshold.variable for threshold in thresholds)]
-    return {f"median_{end}": f"median_{end}", **bounds, **{name: name for name in alike}}
+    alike = [*level, *(event.variable for event in events)]
+    names = {f"median_{end}": f"median_{end}", **bounds, **{name: name for name in alike}}
+    if target == target_names(record.target)[0]:
+        return names
+    of_tiers = {event.variable for event in events if isinstance(event, Tier)}
+    return {k: v if k in of_tiers else f"{v}_{target}" for k, v in names.items()}
 
 
 def stored_columns(asked: Asked, folder: Path) -> pd.DataFrame | None:
@@ -96,7 +111,7 @@ def stored_columns(asked: Asked, folder: Path) -> pd.DataFrame | None:
         return None
     if tiles.zoom != quadkeys.ZOOM or (tiles.code[own.place] != own.code).any():
         return None
-    names = columns_of(record, question, asked.thresholds)
+    names = columns_of(record, question, asked.target, (*asked.thresholds, *asked.tiers))
     absent = {*names.values()} - {*tiles.columns}
     if absent or damaged_files(folder, record, [TILES_FILE]):
         return None

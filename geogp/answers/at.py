@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from msgspec import UNSET
 from numpy.typing import NDArray
 
 from geogp.answers.answer import Answer, Column, with_rows
@@ -17,18 +16,21 @@ from geogp.answers.map_question import question_of
 from geogp.answers.map_tiles import TILES_FILE, MapTiles, read_map_tiles
 from geogp.answers.places import read_places_of, rows_of
 from geogp.answers.requests import ALL_QUARTERS, AtRequest, PlaceQuestion
+from geogp.choices import one_of
 from geogp.errors import RequestError
 from geogp.geodata.places.distances import nearest_km, sums_within_km
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index, quarter_label
+from geogp.geodata.tiles.targets import target_names
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
+from geogp.geodata.tiles.tiers import Tier, parse_tier
 from geogp.maps.csv_tables import csv_content
 from geogp.maps.target_quantities import quantity_of
 from geogp.models.names import find_model
 from geogp.records.map_settings import DEVICE_CHOICES
 from geogp.records.record_names import INPUTS
 from geogp.records.record_reading import complete_record
-from geogp.records.run_record import OpenedRecord, RunRecord, given
+from geogp.records.run_record import OpenedRecord, RunDrawing, RunRecord, given
 from geogp.runs.output_files import OutputFiles
 from geogp.runs.progress import ProgressListener
 from geogp.runs.question import check_quarter
@@ -60,15 +62,18 @@ def place_answers(
     model: Callable[[], "PlaceModel"],
     *,
     stored: bool = True,
+    target: str | None = None,
 ) -> PlaceAnswers:
     """Return the predictions of a run at m places, given as longitudes and latitudes in degrees.
 
     `run` is the folder and the record of the run. `model` loads its model, which is only needed if
-    the map does not have the answer (see `stored_columns`), or if `stored` is false.
+    the map does not have the answer (see `stored_columns`), or if `stored` is false. `target` is
+    one of several targets of the run, by default the first.
 
     A place has the prediction for its tile of zoom 16. The columns are ``latitude``, ``longitude``,
     ``in_region``, ``quarter``, ``speaks_of``, the median and the intervals, the level (such as
     ``level_mbps``, unless the median is that of the level), the probabilities of the thresholds,
+    and of the tiers of several targets,
     ``tests_near`` (tests of all quarters within `near_km`), ``nearest_measured_km`` (distance to
     the centre of the nearest measured tile), ``stratum``, ``county`` if the run has counties, and
     ``quadkey``.
@@ -78,18 +83,24 @@ def place_answers(
     """
     longitude, latitude = places
     record = complete_record(*run, OpenedRecord)
-    quantity, thresholds = quantity_of(record.target), _thresholds(record, request)
+    targets = target_names(record.target)
+    one_of("target", target or targets[0], targets)
+    target = target or targets[0]
+    quantity, thresholds = quantity_of(target), _thresholds(record, request, target)
+    drawing = given(record.drawing, RunDrawing())
+    tiers = tuple(parse_tier(text, targets) for text in given(drawing.tiers, []))
+    events: tuple[Threshold | Tier, ...] = (*thresholds, *tiers)
     quarters = _quarters(record, request)
     providers = [provider.name for provider in given(record.providers, [])]
     question = replace(question_of(record, request), provider=providers[0] if providers else None)
-    stored_names = columns_of(record, question, thresholds).values()
+    stored_names = columns_of(record, question, target, events).values()
     tiles = read_map_tiles(run[0] / TILES_FILE, stored_names)
     place = tiles.at(longitude, latitude)
     inside = place >= 0
     if not inside.any():
         raise RequestError(_all_outside(record, tiles, longitude, latitude))
     own = OwnTiles.of_places(longitude[inside], latitude[inside], place[inside])
-    asked = Asked(record, question, quarters, thresholds, tiles, own)
+    asked = Asked(record, question, quarters, thresholds, tiles, own, target, tiers)
     columns = stored_columns(asked, run[0]) if stored else None
     if columns is None:
         columns = model().columns(asked)
@@ -105,7 +116,7 @@ def place_answers(
     table = pd.concat([start, predicted.reindex(many.index), many.drop(columns=first)], axis=1)
     described = {
         "region": record.region,
-        "target": record.target,
+        "target": target,
         "unit": quantity.unit,
         "for": question.name,
         "speaks_of": question.words(),
@@ -115,7 +126,8 @@ def place_answers(
         "data_end": record.quarters[-1],
         "near_km": request.near_km,
         "zoom": tiles.zoom,
-        "thresholds": {threshold.variable: threshold.met for threshold in thresholds},
+        "thresholds": {event.variable: event.met for event in events},
+        **({"tiers": {tier.name: tier.definition for tier in tiers}} if tiers else {}),
     }
     return PlaceAnswers(table, tuple(np.flatnonzero(~inside).tolist()), described)
 
@@ -150,10 +162,12 @@ def _quarters(record: OpenedRecord, request: PlaceQuestion) -> tuple[int, ...]:
     return wanted
 
 
-def _thresholds(record: OpenedRecord, request: PlaceQuestion) -> tuple[Threshold, ...]:
-    drawn = () if record.drawing is UNSET else given(record.drawing.thresholds, [])
-    own = tuple(drawn) if request.threshold is None else request.threshold
-    return thresholds_of(record.target, own)
+def _thresholds(record: OpenedRecord, request: PlaceQuestion, target: str) -> tuple[Threshold, ...]:
+    """Return the thresholds of a request, or of the map, which has those of its first target."""
+    drawn = given(given(record.drawing, RunDrawing()).thresholds, [])
+    if request.threshold is None and target != target_names(record.target)[0]:
+        return thresholds_of(target, None, record.service)
+    return thresholds_of(target, drawn if request.threshold is None else request.threshold)
 
 
 def _described_places(
@@ -215,7 +229,7 @@ def answer_at(request: AtRequest, listener: ProgressListener | None = None) -> A
     with locked_run(request.run) as record:
         run, points = (request.run, record), (places.longitude[known], places.latitude[known])
         stored = request.device != DEVICE_CHOICES[-1]
-        answers = place_answers(run, points, request, model, stored=stored)
+        answers = place_answers(run, points, request, model, stored=stored, target=request.target)
     table = rows_of(places, answers.table, answers.described["quarters"], request.place)
     facts = {
         "run": str(request.run),
@@ -267,6 +281,7 @@ def read_at(content: dict[str, Any], table: pd.DataFrame) -> Answer:
     else:
         position = [Column(name, (name,), "{:.5f}") for name in ("latitude", "longitude")]
         columns = [*position, *columns, tests, nearest]
+    texts += [f"{name}: {met}." for name, met in content.get("tiers", {}).items()]
     if content["zoom"] < quadkeys.ZOOM:
         texts.append(
             f"The map has tiles of zoom {content['zoom']}, so distances to tests are distances to "

@@ -73,10 +73,18 @@ class PlaceModel:
         check_model(self.path, self.record, self.model.model, self.notes)
         with arithmetic(precision=self.record.precision):
             prediction, level = self._predict(asked)
-        return _columns(prediction, level, quantity_of(asked.record.target), asked.thresholds)
+        joint = None
+        if prediction.targets > 1:
+            joint, prediction = prediction, prediction.marginal(asked.target)
+            level = None if level is None else level.marginal(asked.target)
+        table = _columns(prediction, level, quantity_of(asked.target), asked.thresholds)
+        return table.assign(**{tier.variable: tier.probability(joint) for tier in asked.tiers})
 
-    def _predict(self, asked: Asked) -> "tuple[Prediction, Prediction | None]":
-        """Return the predictions and, if an answer has it beside them, the level."""
+    def _predict(self, asked: Asked) -> tuple[Any, Any]:
+        """Return the predictions and, if an answer has it beside them, the level.
+
+        They are joint predictions of several targets.
+        """
         own, quarters, question = asked.own, asked.quarters, asked.question
         tables, repair = self._context(asked.record)
         # The rows of a tile are at its centre.

@@ -1,14 +1,13 @@
 """Compares a map with thresholds: three answers to what share falls short, and joint regions."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from msgspec import UNSET
-from numpy.typing import NDArray
 from scipy import sparse, special
 
 from geogp.answers.answer import Answer, AnswerKind, Clock, Column, with_interval, with_rows
@@ -17,10 +16,12 @@ from geogp.answers.map_medians import drawn_question
 from geogp.answers.requests import ExceedanceRequest
 from geogp.answers.tile_areas import tile_areas
 from geogp.answers.tile_weights import tile_weights
-from geogp.distributions.prediction import Prediction
+from geogp.arrays import Floats, Mask
 from geogp.geodata.places.area_kinds import BY_STRATUM
 from geogp.geodata.tiles.quadkeys import tile_areas_km2
+from geogp.geodata.tiles.targets import target_names
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
+from geogp.geodata.tiles.tiers import Tier, tiers_of
 from geogp.maps.csv_tables import write_csv
 from geogp.maps.figures.excursion_figures import write_excursions
 from geogp.maps.one_colour import one_side
@@ -28,9 +29,8 @@ from geogp.models.joint.excursions import FirstMisses, JointRegion
 from geogp.models.joint.level import JointLevel
 from geogp.records.record_names import LEVEL as OF_LEVEL
 from geogp.records.record_names import QUESTIONS
+from geogp.records.run_record import RunDrawing, given
 from geogp.runs.reopen import WHOLE, Reopened, weights_tag
-
-Floats = NDArray[np.float64]
 
 LEVEL = 0.95
 """Probability of the intervals and of the joint regions."""
@@ -63,9 +63,21 @@ _ONE = dict(zip(QUESTIONS, ("a tile average", "a single test", "the level"), str
 """One of the values that a map predicts, by its question."""
 
 
+class Compared(NamedTuple):
+    """What the level is compared with, for `excursions`.
+
+    `score` (n,) is the standard normal quantile of the probability that a tile meets it, and
+    `holds` says which draws do, (b, n).
+    """
+
+    threshold: Threshold | Tier
+    score: Floats
+    holds: Callable[[Floats], Mask]
+
+
 @dataclass(frozen=True)
 class Excursion:
-    """The comparison of the level with one threshold.
+    """The comparison of the level with one threshold, or of several levels with one tier.
 
     `shares` has one row per area (see `area_weights`). ``mean``, ``lower`` and ``upper`` describe
     the share of the area where the level does not reach the threshold. ``error`` is the standard
@@ -78,7 +90,7 @@ class Excursion:
     `one_sided` says so if nearly all medians of the map are on one side; see `one_side`.
     """
 
-    threshold: Threshold
+    threshold: Threshold | Tier
     shares: pd.DataFrame
     met: JointRegion
     short: JointRegion
@@ -88,13 +100,17 @@ class Excursion:
 def threshold_shares(opened: Reopened, request: ExceedanceRequest) -> tuple[Excursion, ...]:
     """Compare a run's level with each threshold; return the results, smallest threshold first.
 
-    Raises RequestError for a threshold out of range, and the errors of `area_weights` and
+    With tiers, compare the levels of several targets with each tier. Raises RequestError for a
+    threshold out of range or tiers of one target, and the errors of `area_weights` and
     `tile_weights`.
     """
-    drawing = opened.record.drawing
-    stored = () if drawing is UNSET or drawing.thresholds is UNSET else tuple(drawing.thresholds)
+    settings = opened.settings
+    tiers = () if request.tier is None else tiers_of(opened.record.target, request.tier)
+    stored = given(given(opened.record.drawing, RunDrawing()).thresholds, [])
     thresholds = thresholds_of(
-        opened.settings.target, request.threshold or stored or None, opened.settings.service
+        settings.target,
+        request.threshold or settings.threshold or (tuple(stored) if stored else None),
+        settings.service,
     )
     people = (
         None
@@ -102,26 +118,54 @@ def threshold_shares(opened: Reopened, request: ExceedanceRequest) -> tuple[Excu
         else tile_weights(opened, request.weights, request.by, request.crs)
     )
     areas, weights = area_weights(opened, request.by, people, request.crs)
-    level = opened.level(seed=request.seed, columns=request.draws)
-    opened.warn_of_smooth_level(level, "shares and joint regions")
-    opened.listener.stage(f"{request.draws} draws of all tiles")
-    how = {"draws": request.draws, "seed": request.seed}
-    compared = excursions(level, thresholds, areas, weights, far=opened.far, **how)
-    law = opened.map_law(drawn_question(opened))
-    return tuple(with_map_shares(excursion, law, weights) for excursion in compared)
+    seed, draws = request.seed, request.draws
+    opened.listener.stage(f"{draws} draws of all tiles")
+    if tiers:
+        together = opened.levels(seed=seed, columns=draws)
+        wanted, paths = compared_tiers(opened, tiers), together.paths(draws, seed=seed)
+        law: Any = opened.map_joint(drawn_question(opened))
+    else:
+        level = opened.level(seed=seed, columns=draws)
+        opened.warn_of_smooth_level(level, "shares and joint regions")
+        wanted, paths = compared(level, thresholds), level.paths(draws, seed=seed)
+        law = opened.map_law(drawn_question(opened))
+    found = excursions(paths, wanted, areas, weights, far=opened.far)
+    pairs = zip(found, wanted, strict=True)
+    return tuple(with_map_shares(excursion, one.holds, law, weights) for excursion, one in pairs)
 
 
-def with_map_shares(excursion: Excursion, law: Prediction, weights: sparse.csc_array) -> Excursion:
+def compared(level: JointLevel, thresholds: tuple[Threshold, ...]) -> list[Compared]:
+    """Return the comparison of a level with each threshold."""
+    sd = np.sqrt(level.single_variances())
+    return [
+        Compared(one, one.sign * (level.mean - one.modelled) / sd, one.holds) for one in thresholds
+    ]
+
+
+def compared_tiers(opened: Reopened, tiers: tuple[Tier, ...]) -> list[Compared]:
+    """Return the comparison of the levels of several targets with each tier."""
+    question = replace(drawn_question(opened), name=OF_LEVEL, tests=None, devices=None)
+    joint, targets = opened.map_joint(question), target_names(opened.record.target)
+    return [
+        Compared(one, special.ndtri(one.probability(joint)), partial(one.holds, targets=targets))
+        for one in tiers
+    ]
+
+
+def with_map_shares(
+    excursion: Excursion, holds: Callable[[Floats], Mask], law: Any, weights: sparse.csc_array
+) -> Excursion:
     """Return an excursion whose shares also have what the predictions `law` of the map say.
 
-    `weights` are as in `area_weights`.
+    `holds` is as in `Compared`, and `weights` as in `area_weights`.
     """
     threshold = excursion.threshold
     columns = {
-        "median_short": weights.T @ (~threshold.holds(law.median)).astype(np.float64),
+        "median_short": weights.T @ (~holds(law.median)).astype(np.float64),
         "probability_short": weights.T @ (1 - threshold.probability(law)),
     }
-    shares, sided = _with_columns(excursion.shares, columns), one_side(law.median, threshold)
+    shares = _with_columns(excursion.shares, columns)
+    sided = one_side(law.median, threshold) if isinstance(threshold, Threshold) else None
     return replace(excursion, shares=shares, one_sided=sided)
 
 
@@ -155,14 +199,12 @@ def area_weights(
 
 
 def excursions(
-    level: JointLevel,
-    thresholds: tuple[Threshold, ...],
+    paths: Iterable[Floats],
+    wanted: Sequence[Compared],
     areas: pd.DataFrame,
     weights: sparse.csc_array,
     *,
-    draws: int,
-    far: NDArray[np.bool_] | None = None,
-    seed: int = 0,
+    far: Mask | None = None,
 ) -> tuple[Excursion, ...]:
     """Compare posterior draws of the level with all thresholds, in one pass over the draws.
 
@@ -170,27 +212,26 @@ def excursions(
     shares and the `FirstMisses` of a draw are stored. `areas` and `weights` are as in
     `area_weights`.
     """
-    sd = np.sqrt(level.single_variances())
-    scores = [threshold.sign * (level.mean - threshold.modelled) / sd for threshold in thresholds]
-    out = np.zeros(len(sd), np.bool_) if far is None else far
+    out = np.zeros(weights.shape[0], np.bool_) if far is None else far
     met, short = (
-        [FirstMisses(np.where(out, -np.inf, side * z)) for z in scores] for side in (1.0, -1.0)
+        [FirstMisses(np.where(out, -np.inf, side * one.score)) for one in wanted]
+        for side in (1.0, -1.0)
     )
-    parts: list[list[Floats]] = [[] for _ in thresholds]
-    for paths in level.paths(draws, seed=seed):
-        for k, threshold in enumerate(thresholds):
-            above = threshold.holds(paths)
+    parts: list[list[Floats]] = [[] for _ in wanted]
+    for drawn in paths:
+        for k, one in enumerate(wanted):
+            above = one.holds(drawn)
             met[k].add(above)
             short[k].add(~above)
             parts[k].append(np.asarray((weights.T @ (~above).T.astype(np.float64)).T))
     return tuple(
         Excursion(
-            threshold,
-            _shares(areas, np.concatenate(parts[k]), weights.T @ special.ndtr(-scores[k])),
+            one.threshold,
+            _shares(areas, np.concatenate(parts[k]), weights.T @ special.ndtr(-one.score)),
             met[k].region(LEVEL),
             short[k].region(LEVEL),
         )
-        for k, threshold in enumerate(thresholds)
+        for k, one in enumerate(wanted)
     )
 
 
@@ -249,7 +290,8 @@ def _written(opened: Reopened, excursion: Excursion, facts: dict[str, Any]) -> A
     """
     folder, threshold = opened.path, excursion.threshold
     content = with_rows(facts | _described(excursion), "share_falling_short", excursion.shares)
-    tag = f"{opened.settings.target}_{OF_LEVEL}_{facts['at']}_{threshold.tag}"
+    start = "tier" if isinstance(threshold, Tier) else opened.settings.target
+    tag = f"{start}_{OF_LEVEL}_{facts['at']}_{threshold.tag}"
     tag += weights_tag(facts["weights"])
     name = f"exceedance_{tag}"
     files = [folder / f"{name}.json"]
@@ -279,6 +321,7 @@ def _described(excursion: Excursion) -> dict[str, Any]:
     return {
         "target": threshold.target,
         "threshold": threshold.value,
+        **({"definition": threshold.definition} if isinstance(threshold, Tier) else {}),
         "meets": threshold.met,
         "falls_short": threshold.missed,
         "one_sided": excursion.one_sided,
@@ -313,7 +356,10 @@ def read_exceedance(name: str, content: dict[str, Any], table: pd.DataFrame) -> 
             Column("km²", ("area_km2",), "{:,.0f}", minor=True),
             *columns,
         ),
-        before=(f"{_BEFORE} The map predicts {content['speaks_of']}." if one else _BEFORE,),
+        before=(
+            *([f"The tier: {content['definition']}."] if "definition" in content else []),
+            f"{_BEFORE} The map predicts {content['speaks_of']}." if one else _BEFORE,
+        ),
         after=(
             *(_words(region, content) for region in content["joint_regions"].values()),
             *filter(None, [content.get("one_sided")]),

@@ -92,11 +92,12 @@ def with_data(
     tests: int | None = None,
     devices: int | None = None,
     at: str | None = None,
+    target: str | None = None,
     counts: bool = False,
 ) -> Reopened:
     """Read the run's data again, and return the run with these data; see `Run.reopen`."""
     check_level(run, counts=counts)
-    return reopen(run, tests=tests, devices=devices, at=at)
+    return reopen(run, tests=tests, devices=devices, at=at, target=target)
 
 
 def check_level(run: StoredRun, *, counts: bool) -> None:
@@ -111,5 +112,5 @@ def check_level(run: StoredRun, *, counts: bool) -> None:
 
 
 def sample_of(request: RunRequest) -> dict[str, Any]:
-    """Return the tests, the devices and the quarter of a request, None if it has no such field."""
-    return {name: getattr(request, name, None) for name in ("tests", "devices", "at")}
+    """Return tests, devices, quarter and target of a request, None if it has no such field."""
+    return {name: getattr(request, name, None) for name in ("tests", "devices", "at", "target")}

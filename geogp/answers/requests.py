@@ -43,6 +43,7 @@ class RunRequest:
 
     run: Path = setting("A finished run folder.", default=REQUIRED, option="")
     _: KW_ONLY
+    target: str | None = setting("One target of a run of several. Default: the first.")
     device: str = setting("auto, cpu or cuda.", default=DEVICE_CHOICES[0], choices=DEVICE_CHOICES)
     source: str | None = setting(
         "Folder or address of the run's tiles. Default: as stored in run.json."
@@ -224,6 +225,9 @@ class ExceedanceRequest(_WeightedRequest):
     threshold: tuple[float, ...] | None = setting(
         "Threshold in the unit of the run's target. Default: the thresholds of the run's map."
     )
+    tier: tuple[str, ...] | None = setting(
+        "Tier of a run of several targets, such as 7/1 or 100/20/100ms, instead of thresholds."
+    )
     by: str | None = setting(f"Also report shares of areas: {AREAS_TOLD}.")
     draws: int = setting(
         "Number of posterior draws, 200 or more.", default=500, least=MIN_DRAWS, most=MAX_DRAWS
@@ -233,6 +237,10 @@ class ExceedanceRequest(_WeightedRequest):
         super().__post_init__()
         if self.by is not None:
             check_by(self.by)
+        if self.tier is not None and (self.threshold, self.target) != (None, None):
+            raise RequestError(
+                "--tier is of all targets together: leave out --threshold and --target."
+            )
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,7 @@ class Run(StoredRun):
         tests: int | None = None,
         devices: int | None = None,
         at: str | None = None,
+        target: str | None = None,
         counts: bool = False,
     ) -> Reopened:
         """Read the run's data again, and return the run with these data.
@@ -90,6 +91,8 @@ class Run(StoredRun):
             Number of devices that made these tests; None means the region's typical number.
         at
             The quarter; None means the quarter of the run's map.
+        target
+            One target of a run of several; None means the first.
         counts
             Whether to accept a run whose target is the number of tests.
 
@@ -102,9 +105,9 @@ class Run(StoredRun):
             A file is damaged, contradicts another file, or has changed since the run was made.
         """
         check_level(self, counts=counts)
-        sample = tests, devices, at
+        sample = tests, devices, at, target
         if sample not in self._opened:
-            self._opened[sample] = reopen(self, tests=tests, devices=devices, at=at)
+            self._opened[sample] = reopen(self, tests=tests, devices=devices, at=at, target=target)
         return self._opened[sample]
 
     def areas(
@@ -119,6 +122,7 @@ class Run(StoredRun):
         draws: int = AreasRequest.draws,
         seed: int = AreasRequest.seed,
         crs: str | None = None,
+        target: str | None = None,
     ) -> gpd.GeoDataFrame:
         """Return the level of each area, one row per area; see `AreasRequest` and `area_levels`.
 
@@ -135,6 +139,7 @@ class Run(StoredRun):
             draws=draws,
             seed=seed,
             crs=crs,
+            target=target,
         )
         return self._answer(area_levels, request).frame
 
@@ -163,6 +168,7 @@ class Run(StoredRun):
         draws: int = ChangeRequest.draws,
         seed: int = ChangeRequest.seed,
         crs: str | None = None,
+        target: str | None = None,
     ) -> gpd.GeoDataFrame:
         """Return the change of the level of each area between two quarters.
 
@@ -177,6 +183,7 @@ class Run(StoredRun):
             draws=draws,
             seed=seed,
             crs=crs,
+            target=target,
         )
         return self._answer(level_changes, request).frame
 
@@ -191,6 +198,7 @@ class Run(StoredRun):
         devices: int | None = None,
         threshold: Sequence[float] | None = None,
         near_km: float = PlaceQuestion.near_km,
+        target: str | None = None,
     ) -> pd.DataFrame:
         """Return predictions at places in degrees, one row per place and quarter.
 
@@ -214,32 +222,38 @@ class Run(StoredRun):
             reopen = partial(self.reopen, counts=True)
             return PlaceModel(self.path, self.record, *self.loaded, reopen)
 
-        return place_answers((self.path, self.record), (x, y), request, model).table
+        run = self.path, self.record
+        return place_answers(run, (x, y), request, model, target=target).table
 
     def exceedance(
         self,
         threshold: Sequence[float] | None = None,
         *,
+        tier: Sequence[str] | None = None,
         by: str | None = None,
         weights: str | None = None,
         at: str | None = None,
         draws: int = ExceedanceRequest.draws,
         seed: int = ExceedanceRequest.seed,
         crs: str | None = None,
+        target: str | None = None,
     ) -> pd.DataFrame:
         """Return the share of each area where the level does not reach the threshold.
 
-        Each row has one area and one threshold; see `ExceedanceRequest` and `threshold_shares`.
+        Each row has one area and one threshold, or one tier of a run of several targets; see
+        `ExceedanceRequest` and `threshold_shares`.
         """
         request = ExceedanceRequest(
             self.path,
             threshold=cast("tuple[float, ...] | None", threshold),
+            tier=cast("tuple[str, ...] | None", tier),
             by=by,
             weights=weights,
             at=at,
             draws=draws,
             seed=seed,
             crs=crs,
+            target=target,
         )
         answers = self._answer(threshold_shares, request)
         tables = [answer.shares.assign(threshold=answer.threshold.value) for answer in answers]
@@ -258,6 +272,7 @@ class Run(StoredRun):
         candidates: int = NextRequest.candidates,
         seed: int = NextRequest.seed,
         crs: str | None = None,
+        target: str | None = None,
     ) -> gpd.GeoDataFrame:
         """Return the best tiles for new measurements; see `NextRequest` and `next_tiles`."""
         request = NextRequest(
@@ -272,16 +287,19 @@ class Run(StoredRun):
             candidates=candidates,
             seed=seed,
             crs=crs,
+            target=target,
         )
         return self._answer(next_tiles, request).frame
 
-    def verify(self, quarters: str, *, points: str | None = None) -> pd.DataFrame:
+    def verify(
+        self, quarters: str, *, points: str | None = None, target: str | None = None
+    ) -> pd.DataFrame:
         """Return the scores of the run on quarters after those to which it was fitted.
 
         The table has one row for all rows, each stratum, each quarter, and tiles with and without
         rows in the run; see `VerifyRequest` and `later_scores`.
         """
-        request = VerifyRequest(self.path, quarters=quarters, points=points)
+        request = VerifyRequest(self.path, quarters=quarters, points=points, target=target)
         # Since the run was opened, another command may have written its report again.
         check_forecast(request, read_run_record(self.path)[1])
         return self._answer(later_scores, request).scores

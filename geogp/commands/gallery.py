@@ -14,7 +14,7 @@ from geogp.errors import DataError, RequestError
 from geogp.evaluation.splits.split_names import SPLITS
 from geogp.files import output_errors
 from geogp.geodata.places.stratum_names import ALL, STRATA
-from geogp.geodata.tiles.targets import TARGETS, find_target
+from geogp.geodata.tiles.targets import JOINED, TARGETS, find_target
 from geogp.maps.figures.thumbnails import Picture, draw_thumbnails, read_picture
 from geogp.records.run_record import RunMap, RunRecord, given
 from geogp.reports.rendering import html_page
@@ -84,7 +84,7 @@ class _ShownRun:
         ]
 
 
-_UNITS = {name: units_of(name) for name, target in TARGETS.items() if not target.classes}
+_UNITS = {name: units_of(name) for name in (*TARGETS, *JOINED) if not find_target(name).classes}
 
 
 def make_gallery(

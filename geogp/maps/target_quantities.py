@@ -2,7 +2,7 @@
 
 from geogp.choices import one_of
 from geogp.distributions.quantity import Quantity
-from geogp.geodata.tiles.targets import find_target
+from geogp.geodata.tiles.targets import find_target, target_names
 
 _NAMES = {
     "download": ("Mbit s-1", "download speed"),
@@ -22,7 +22,11 @@ _NAMES = {
 
 
 def quantity_of(target: str) -> Quantity:
-    """Return the names and units of a target; raise RequestError if it is unknown."""
+    """Return the names and units of a target, or of the first of several joined by commas.
+
+    Raises RequestError if it is unknown.
+    """
+    target = target_names(target)[0]
     one_of("target", target, _NAMES)
     column = find_target(target)
     return Quantity(

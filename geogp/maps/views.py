@@ -19,6 +19,9 @@ from geogp.value_scales import DECIBELS, LOG10, PERCENT, scale_of
 FAR, PROVIDER = "far", "provider"
 """Attributes of a median of one provider: the variable with far tiles, and the provider's name."""
 
+TARGET, TIER = "target", "tier"
+"""Attributes of a median of a further target, and of the probability of a tier: their names."""
+
 MakeScale = Callable[..., scales.Scale]
 
 HOW_FAST, HOW_STRONG, HOW_OFTEN = (scale.question for scale in (LOG10, DECIBELS, PERCENT))
@@ -80,7 +83,7 @@ def views_of(grid: xr.Dataset) -> tuple[View, ...]:
     # Distributions with heavy tails may have no mean.
     with_mean = bool(np.isfinite(grid[f"mean_{quantity.suffix}"].values).any())
     views = tuple(view for view in _speed_views(quantity) if view.name != "mean" or with_mean)
-    return views + provider_views(grid, views[0])
+    return views + provider_views(grid, views[0]) + _target_views(grid) + _tier_views(grid)
 
 
 def provider_views(grid: xr.Dataset, median: View) -> tuple[View, ...]:
@@ -103,6 +106,35 @@ def provider_views(grid: xr.Dataset, median: View) -> tuple[View, ...]:
             make_scale=common,
         )
         for name in names
+    )
+
+
+def _target_views(grid: xr.Dataset) -> tuple[View, ...]:
+    """Return a view of the median of each target after the first."""
+    names = [str(name) for name, variable in grid.data_vars.items() if TARGET in variable.attrs]
+    medians = {name: _speed_views(quantity_of(grid[name].attrs[TARGET]))[0] for name in names}
+    return tuple(
+        replace(median, name=f"median_{grid[name].attrs[TARGET]}", variable=name)
+        for name, median in medians.items()
+    )
+
+
+def _tier_views(grid: xr.Dataset) -> tuple[View, ...]:
+    """Return a view of the probability of each tier."""
+    return tuple(
+        View(
+            str(name),
+            str(name),
+            f"Probability of {variable.attrs[TIER]}",
+            f"probability of {variable.attrs[TIER]}",
+            scales.PROBABILITY_PALETTE,
+            scales.share_scale,
+            f"The share of {{predicted}} with a {variable.attrs['long_name'].split(' of ', 1)[1]}.",
+            "",
+            WHO_IS_SERVED,
+        )
+        for name, variable in grid.data_vars.items()
+        if TIER in variable.attrs
     )
 
 

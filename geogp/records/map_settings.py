@@ -32,8 +32,16 @@ from geogp.geodata.points.point_options import PointOptions, PointSource, named_
 from geogp.geodata.store.addresses import PUBLIC_SOURCE, absolute_place
 from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
-from geogp.geodata.tiles.targets import SERVICES, TARGETS, find_target, not_in_tiles, target_of
+from geogp.geodata.tiles.targets import (
+    SERVICES,
+    TARGETS,
+    find_target,
+    not_in_tiles,
+    target_names,
+    target_of,
+)
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
+from geogp.geodata.tiles.tiers import Tier, tiers_of
 from geogp.models.names import MODELS, find_model, list_models
 from geogp.models.options import DOUBLE, NOISES, PRECISIONS
 from geogp.models.presets import PRESETS
@@ -140,12 +148,12 @@ class DataSettings(PointOptions):
     technology: str | None = setting("Map only the tests with this technology in --points.")
     service: str = setting("Service: mobile or fixed.", default="mobile", choices=SERVICES)
     target: str = setting(
-        "What to map: download, upload, latency, tests or tier (of download and upload, which is "
-        "fixed-tier for the fixed service); of "
+        "What to map: download, upload, latency, or several of them together, such as "
+        "download,upload,latency; tests or tier (of download and upload, which is fixed-tier for "
+        "the fixed service); of "
         "--points also success (the share of tests that succeeded), and signal, or one kind of it: "
         "rsrp, rsrq, sinr or rssi.",
         default="download",
-        choices=TARGETS,
     )
     quarters: str | None = setting(
         "Quarters: 2019Q1..2023Q4, 2021Q3, or several with commas. Default: all."
@@ -156,6 +164,11 @@ class DataSettings(PointOptions):
         default=(),
         is_place=True,
     )
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The targets; the map shows the first."""
+        return target_names(self.target)
 
     @property
     def kind(self) -> str:
@@ -298,6 +311,11 @@ class ViewSettings:
         "upload 1, 3, 20 (fixed 3, 20); latency 50, 100; rsrp -115, -105, -95; rsrq -17, -14, -12; "
         "sinr 1, 5, 13; rssi -103, -97, -89; success 80, 90, 95."
     )
+    tier: tuple[str, ...] | None = setting(
+        "With several targets: map the probability that all are met, such as 7/1 (download/upload "
+        "in Mbps) or 100/20/100ms. Default: 5/1, 7/1, 35/3 (fixed 25/3), 100/20 and, with latency, "
+        "100/20/100ms."
+    )
     zoom: int = setting(
         "Zoom level of the map's tiles.", default=ZOOM, noun="a zoom", least=1, most=ZOOM
     )
@@ -357,7 +375,7 @@ class MapSettings(
             parse_quarters(self.quarters)
         if self.at is not None:
             quarter_index(self.at)
-        _ = self.own_points, self.thresholds  # which check their values
+        _ = self.own_points, self.thresholds, self.tiers  # which check their values
         check_sample(self.tests, self.devices)
 
     def _complete(self) -> None:
@@ -396,8 +414,13 @@ class MapSettings(
 
     @property
     def thresholds(self) -> tuple[Threshold, ...]:
-        """The thresholds, smallest first; none for numbers of tests and tiers."""
-        return thresholds_of(self.target, self.threshold, self.service)
+        """The thresholds of the first target, smallest first; none for tests and tiers."""
+        return thresholds_of(self.targets[0], self.threshold, self.service)
+
+    @property
+    def tiers(self) -> tuple[Tier, ...]:
+        """The tiers of several targets; none for one target."""
+        return tiers_of(self.target, self.tier, self.service)
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -502,6 +525,18 @@ RULES = (
         ("target", "model"),
         lambda request: find_model(request.model).kind != request.kind,
         _model_needed,
+    ),
+    Rule(
+        ("target", "model", "points", "conformal"),
+        lambda request: (
+            len(request.targets) > 1
+            and (request.model != DEFAULT_MODEL or request.points is not None or request.calibrated)
+        ),
+        lambda request: (
+            f"--target {request.target} maps Ookla's tiles by the model {DEFAULT_MODEL}, without "
+            "--points and --conformal. Leave these options and --model out, or map one target. "
+            "(FieldGP of the library fits several targets of your own rows.)"
+        ),
     ),
     Rule(
         ("target", "question", "tests", "devices"),

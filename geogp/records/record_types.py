@@ -9,7 +9,7 @@ from geogp.evaluation.conformal.repair_methods import METHODS
 from geogp.evaluation.scores import LARGEST, LARGEST_WHOLE, Real
 from geogp.evaluation.splits.split_names import SPLITS
 from geogp.geodata.tiles.quadkeys import ZOOM
-from geogp.geodata.tiles.targets import SERVICES, TARGETS
+from geogp.geodata.tiles.targets import JOINED, SERVICES, TARGETS
 from geogp.geodata.tiles.thresholds import LEAST, MOST
 from geogp.models.names import CLASS_MODELS, MODELS
 from geogp.models.presets import PRESETS
@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # mypy does not accept names from tables in Literal
     ModelText = str
 else:
     Service = Literal[tuple(SERVICES)]
-    Target = Literal[tuple(TARGETS)]
+    Target = Literal[(*TARGETS, *JOINED)]
     PresetText = Literal[tuple(PRESETS)]
     Split = Literal[tuple(SPLITS)]
     QuestionText = Literal[(*record_names.QUESTIONS, *record_names.OTHER_QUESTIONS)]

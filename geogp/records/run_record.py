@@ -4,6 +4,7 @@ from typing import Annotated, Final, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
+from geogp.evaluation.joint_scores import JointScores
 from geogp.evaluation.scores import Count, Real, Scores, Share, Size
 from geogp.evaluation.splits.row_parts import LEFT_OUT
 from geogp.evaluation.splits.split_names import CELL_DEGREES
@@ -76,6 +77,14 @@ class FoldRecord(Struct, frozen=True, kw_only=True):
 Folded = Annotated[list[FoldRecord], Meta(min_length=1)]
 
 
+class TargetRecord(Struct, frozen=True, kw_only=True):
+    """One of several targets, with the scores of its predictions alone and of its baseline."""
+
+    name: Target
+    metrics: Annotated[dict[Split, Strata], BY_SPLIT]
+    baseline: Annotated[dict[Split, Strata], BY_SPLIT]
+
+
 class RunMap(Struct, frozen=True, kw_only=True):
     """The map in the run folder, and the quantity that the map predicts.
 
@@ -110,6 +119,7 @@ class RunDrawing(Struct, frozen=True, kw_only=True):
     zoom: Zoom | UnsetType = UNSET
     far_km: AboveZero | UnsetType = UNSET
     thresholds: list[ThresholdValue] | UnsetType = UNSET
+    tiers: list[Text] | UnsetType = UNSET
     self_contained: bool | UnsetType = UNSET
     question: QuestionText | UnsetType = field(name="for", default=UNSET)
     tests: Some | None = None
@@ -246,7 +256,8 @@ class RunRecord(RunIdentity, frozen=True, kw_only=True):
     `baseline_by_stratum` is a second baseline, for classes: the shares by quarter and stratum.
     `areas_unchecked` says why splits have no entry in `areas_check`. `providers` are those of a run
     by provider; map and answers are of the first, unless they say otherwise. `points` is what geogp
-    understood of the user's own file of tests.
+    understood of the user's own file of tests. `targets` are those of a run of several; map,
+    `metrics` and `baseline` are of the first. `joint` has the scores of all targets together.
     """
 
     settings: RunSettings
@@ -269,6 +280,8 @@ class RunRecord(RunIdentity, frozen=True, kw_only=True):
     areas_unchecked: Annotated[dict[Split, Text], BY_SPLIT] | UnsetType = UNSET
     covariates: list[CovariateRecord] | UnsetType = UNSET
     providers: list[ProviderRecord] | UnsetType = UNSET
+    targets: list[TargetRecord] | UnsetType = UNSET
+    joint: Annotated[dict[Split, JointScores], BY_SPLIT] | UnsetType = UNSET
     points: PointsRecord | UnsetType = UNSET
     fit_warnings: list[Text] | UnsetType = UNSET
     threads: Count | None = None

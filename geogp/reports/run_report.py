@@ -132,6 +132,11 @@ def build_report(
         findings=[
             *(say("report", "finding", split) for split in splits.values()),
             *(text for split in splits.values() if (text := say("report", "rough", split))),
+            *(
+                say("report", "tiers_finding", split.together, split.title)
+                for split in splits.values()
+                if split.together is not None and split.together.tiers
+            ),
         ],
         areas=[
             *(say("report", "areas", splits[name].title, one) for name, one in checks.items()),

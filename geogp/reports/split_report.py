@@ -29,13 +29,14 @@ from geogp.evaluation.simultaneous_coverage import (
 from geogp.evaluation.strata import Stratum, strata_of
 from geogp.evaluation.threshold_reliability import ExceedanceReport, exceedance_reports
 from geogp.geodata.places.stratum_names import ALL
-from geogp.geodata.tiles.targets import find_target
+from geogp.geodata.tiles.targets import find_target, target_names
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
 from geogp.records.repair_records import CalibrationRecord
 from geogp.records.run_record import RunDrawing, RunRecord, given
 from geogp.reports.area_shares import AreaShare, area_shares
 from geogp.reports.place_checks import PlaceCheck, checks_of_split
 from geogp.reports.report_facts import SplitFacts, split_facts
+from geogp.reports.together import TogetherReport, together_report
 
 Floats = NDArray[np.float64]
 
@@ -116,7 +117,8 @@ class SplitReport(SplitFacts):
     observed shares below them by county. `drives` is the number of drives with test rows, or None:
     with drives, intervals and bands take drives, not rows or blocks, as independent. `repair` is
     the entry of run.json about the conformal repair of this split, empty without a repair.
-    `places_checked` has the checks by kind of place, see `PlaceCheck`.
+    `places_checked` has the checks by kind of place, see `PlaceCheck`. `together` is about several
+    targets, None for one.
     """
 
     groups: dict[str, GroupReport]
@@ -128,6 +130,7 @@ class SplitReport(SplitFacts):
     drives: int | None
     repair: dict[str, Any]
     places_checked: dict[str, PlaceCheck]
+    together: TogetherReport | None = None
 
     @property
     def kinds(self) -> dict[str, list[StratumReport]]:
@@ -170,6 +173,7 @@ def split_report(name: str, rows: pd.DataFrame, run: RunRecord) -> SplitReport:
         drives=None if "drive" not in rows else rows["drive"].nunique(),
         repair=to_builtins(given(calibration.splits, {})).get(name, {}),
         places_checked=checks_of_split(name, rows, scored, factors=factors),
+        together=together_report(name, rows, scored, run),
     )
 
 
@@ -178,7 +182,7 @@ def _exceedances(
 ) -> tuple[list[ExceedanceReport], list[AreaShare]]:
     """Return what test rows say about the thresholds of the map: by stratum, and by county."""
     values = given(given(run.drawing, RunDrawing()).thresholds, [])
-    thresholds = thresholds_of(run.target, values) if values else ()
+    thresholds = thresholds_of(target_names(run.target)[0], values) if values else ()
     if not thresholds:
         return [], []
     parts = list(scored.groupby("fold").indices.values())

@@ -28,7 +28,8 @@ class RunResult:
 
 def run_name(settings: MapSettings, region: str) -> str:
     """Return the name of a run's folder in ``runs``."""
-    parts = [region, settings.service, settings.target, settings.model, settings.preset]
+    target = "+".join(settings.targets)
+    parts = [region, settings.service, target, settings.model, settings.preset]
     return "-".join(parts if settings.noise == NOISES[0] else [*parts, settings.noise])
 
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 import numpy as np
@@ -14,6 +14,8 @@ import pandas as pd
 from msgspec import UNSET
 from numpy.typing import NDArray
 
+from geogp.choices import one_of
+from geogp.distributions.joint_prediction import JointPrediction
 from geogp.distributions.prediction import Prediction
 from geogp.errors import LONGEST_PATH, DataError, OutputError, RequestError, named
 from geogp.estimators.spatial_gp import SpatialGP
@@ -29,6 +31,7 @@ from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.quarters import quarter_label
+from geogp.geodata.tiles.targets import target_names
 from geogp.models.joint.level import JointLevel
 from geogp.models.numerics.devices import pick_device
 from geogp.records.map_settings import MAX_TILES, MapSettings
@@ -57,7 +60,11 @@ _TAKEN = (*CENSUS_LAYERS, BY_STRATUM, WHOLE)
 
 @dataclass(frozen=True)
 class Reopened:
-    """A finished run with its data read again, without the user's layers, and with its tiles."""
+    """A finished run with its data read again, without the user's layers, and with its tiles.
+
+    A run of several targets is opened as one of them, the first by default; `together` is the model
+    of all.
+    """
 
     path: Path
     record: OpenedRecord
@@ -67,6 +74,7 @@ class Reopened:
     model: SpatialGP
     tiles: Tiles
     listener: RunListener
+    together: SpatialGP | None = None
 
     @property
     def question(self) -> Question:
@@ -82,6 +90,20 @@ class Reopened:
         """Return the same run with the map of another provider."""
         question = replace(self.question, provider=name)
         return replace(self, plan=replace(self.plan, question=question))
+
+    def of_target(self, name: str) -> "Reopened":
+        """Return a run of several targets as one of them; raise RequestError if it has no such."""
+        if self.together is None:
+            one_of("target", name, [self.settings.target])
+            return self
+        own = name == target_names(self.record.target)[0]
+        kept = self.settings.threshold if own else None
+        return replace(
+            self,
+            settings=replace(self.settings, target=name, tier=None, threshold=kept),
+            inputs=self.inputs.of_target(name),
+            model=self.together.of_target(name),
+        )
 
     def places(self, quarter: int, provider: str | None = None) -> pd.DataFrame:
         """Return the table of the tiles in a quarter, of the provider of the map by default."""
@@ -117,6 +139,15 @@ class Reopened:
         with self._remembering(places, times[0]) if alone else nullcontext():
             return self.model.joint(places, rows=self._rows(), **how)
 
+    def levels(self, *, seed: int = 0, columns: int = 0) -> Any:
+        """Return the joint distribution of the levels of several targets, in the map's quarter."""
+        assert self.together is not None, "the run has several targets"
+        quarter, often = self.question.quarter, len(target_names(self.record.target))
+        self.listener.stage(f"joint level of {len(self.tiles):,} tiles and {often} targets")
+        places = self.places(quarter)
+        with self._remembering(places, quarter):
+            return self.together.joint(places, seed=seed, columns=columns)
+
     @cached_property
     def repair(self) -> Repair:
         """The conformal repair of the map's predictions."""
@@ -129,6 +160,15 @@ class Reopened:
         predictor = MapPredictor(inputs, question, self.model, self.repair, self.tiles.zoom)
         with self._remembering(self.places(quarter, question.provider), quarter):
             return predictor.predict(self.tiles, [quarter])
+
+    def map_joint(self, question: Question) -> JointPrediction:
+        """Return the joint predictions of several targets for all tiles, as `map_law` for one."""
+        assert self.together is not None, "the run has several targets"
+        predictor = MapPredictor(
+            self.inputs, question, self.model, self.repair, self.tiles.zoom, self.together
+        )
+        with self._remembering(self.places(question.quarter), question.quarter):
+            return cast("JointPrediction", predictor.joint(self.tiles))
 
     @contextmanager
     def _remembering(self, places: pd.DataFrame, quarter: int) -> Iterator[None]:
@@ -229,7 +269,14 @@ def tag_of(by: str, layer: PolygonLayer) -> str:
     return f"{name}_file" if name in _TAKEN else name
 
 
-def reopen(run: StoredRun, *, tests: int | None, devices: int | None, at: str | None) -> Reopened:
+def reopen(
+    run: StoredRun,
+    *,
+    tests: int | None,
+    devices: int | None,
+    at: str | None,
+    target: str | None = None,
+) -> Reopened:
     """Read the data of a finished run again; raise DataError if the data have changed.
 
     Raises the errors of `Run.reopen`, and RequestError if the model cannot make the prediction.
@@ -262,7 +309,10 @@ def reopen(run: StoredRun, *, tests: int | None, devices: int | None, at: str | 
     check_model(path, record, model.model, notes)
     _check_inputs(path, record, inputs)
     tiles = _tiles(path, record, inputs.region)
-    return Reopened(path, record, request, inputs, plan, model, tiles, listener)
+    opened = Reopened(path, record, request, inputs, plan, model, tiles, listener)
+    if len(request.targets) > 1:
+        opened = replace(opened, together=model)
+    return opened.of_target(target or request.targets[0])
 
 
 def _check_inputs(path: Path, record: OpenedRecord, inputs: Inputs) -> None:

@@ -125,6 +125,7 @@ def settings_of(record: RunRecord, **changes: Any) -> MapSettings:
         "far_km": drawing.far_km,
         "self_contained": drawing.self_contained,
         "threshold": tuple(given(drawing.thresholds, [])) or None,
+        "tier": tuple(given(drawing.tiers, [])) or None,
         "question": drawing.question if drawing.question in QUESTIONS else UNSET,
         "at": drawing.at,
     }

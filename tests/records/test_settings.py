@@ -8,7 +8,7 @@ from geogp.answers.requests import AreasRequest, ExceedanceRequest, NextRequest
 from geogp.choices import settings_of
 from geogp.commands.batch.batch_plan import Execution
 from geogp.errors import RequestError
-from geogp.geodata.tiles.targets import TARGETS
+from geogp.geodata.tiles.targets import find_target
 from geogp.models.presets import PRESETS
 from geogp.records.map_settings import RULES, MapSettings
 
@@ -161,6 +161,13 @@ EXAMPLES = [
         {"target": "rsrp", "points": "a.csv", "covariates": ("fixed",)},
         r"--covariates fixed is Ookla's tiles of this service, which have no --target rsrp",
     ),
+    *(
+        (
+            {"target": "download,upload", **changes},
+            r"--target download,upload maps Ookla's tiles by the model field, without --points",
+        )
+        for changes in ({"points": "a.csv"}, {"model": "vbll"}, {"conformal": "local"})
+    ),
     ({"target": "tier", "tests": 3}, r"predicts the tier of a measured tile; --for, --tests"),
     (
         {"by_provider": True, "points": "a.csv", "model": "vbll"},
@@ -215,7 +222,7 @@ def test_settings_that_exclude_each_other_are_refused(changes, message):
 def unchecked(**changes):
     """Return settings that break rules."""
     target = changes.get("target", "download")
-    in_tiles = TARGETS[target].in_tiles
+    in_tiles = find_target(target).in_tiles
     request = MapSettings("PR", target=target, points=None if in_tiles else "a.csv")
     object.__setattr__(request, "points", None)
     for name, value in changes.items():

@@ -31,7 +31,9 @@ class Tier:
     >>> tier = parse_tier("100/20/100ms", ("download", "upload", "latency"))
     >>> tier.name, tier.variable
     ('100/20/100ms', 'p_tier_100_20_100ms')
-    >>> print(parse_tier("7/1", ("download", "upload")).met)
+    >>> print(tier.met)
+    at least 100/20 Mbps and at most 100 ms
+    >>> print(parse_tier("7/1", ("download", "upload")).definition)
     download speed of at least 7 Mbps and upload speed of at least 1 Mbps
     """
 
@@ -41,6 +43,16 @@ class Tier:
     def name(self) -> str:
         """The tier as it is written: ``7/1`` or ``100/20/100ms``."""
         return "/".join(one.number + ("ms" if one.at_most else "") for one in self.thresholds)
+
+    @property
+    def value(self) -> str:
+        """The tier in the files of an answer, as a threshold has its value."""
+        return self.name
+
+    @property
+    def target(self) -> str:
+        """The targets of the tier, joined by commas."""
+        return ",".join(one.target for one in self.thresholds)
 
     @property
     def tag(self) -> str:
@@ -54,7 +66,22 @@ class Tier:
 
     @property
     def met(self) -> str:
-        """Words for the tier, such as ``download speed of at least 7 Mbps and ...``."""
+        """Words for meeting the tier: ``at least 7/1 Mbps``."""
+        return self._words("at least {} Mbps", " and at most {} ms")
+
+    @property
+    def missed(self) -> str:
+        """Words for missing the tier: ``below 7/1 Mbps``."""
+        return self._words("below {} Mbps", " or above {} ms")
+
+    def _words(self, speed: str, latency: str) -> str:
+        speeds = "/".join(one.number for one in self.thresholds if not one.at_most)
+        times = [one.number for one in self.thresholds if one.at_most]
+        return speed.format(speeds) + "".join(latency.format(number) for number in times)
+
+    @property
+    def definition(self) -> str:
+        """What the tier asks of each target: ``download speed of at least 7 Mbps and ...``."""
         parts = [
             f"{one.target}{'' if one.at_most else ' speed'} of {one.met}" for one in self.thresholds
         ]

@@ -10,6 +10,7 @@ from matplotlib.patches import Patch
 from geogp.files import write_bytes
 from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.tiles.thresholds import Threshold
+from geogp.geodata.tiles.tiers import Tier
 from geogp.maps.figures.figure_layout import LEFT, draw_image, map_sheet
 from geogp.maps.frame import Frame
 from geogp.maps.qgis_styles import write_styles
@@ -25,7 +26,7 @@ def write_excursions(
     region: Region,
     tiles: Tiles,
     found: tuple[JointRegion, JointRegion],
-    threshold: Threshold,
+    threshold: Threshold | Tier,
     *,
     tag: str,
     subtitle: str,
@@ -66,7 +67,7 @@ def excursion_figure(
     region: Region,
     tiles: Tiles,
     found: tuple[JointRegion, JointRegion],
-    threshold: Threshold,
+    threshold: Threshold | Tier,
     *,
     subtitle: str,
     attribution: str = "",

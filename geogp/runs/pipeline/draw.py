@@ -12,6 +12,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from torch import Tensor
 
+from geogp.distributions.joint_prediction import JointPrediction
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.quantity import Quantity
 from geogp.estimators.spatial_gp import SpatialGP
@@ -38,6 +39,7 @@ from geogp.maps.provider_layers import with_providers
 from geogp.maps.qgis_styles import write_styles
 from geogp.maps.rasters import LARGE_TILES, has_zarr, write_geotiffs, write_netcdf, write_zarr
 from geogp.maps.stac_item import write_item
+from geogp.maps.target_layers import with_targets
 from geogp.maps.target_quantities import quantity_of
 from geogp.maps.tile_table import write_tile_table
 from geogp.models.numerics.threads import one_core_each
@@ -149,7 +151,9 @@ def draw_map(inputs: Inputs, plan: Plan, fits: Fits, listener: RunListener) -> M
     The zoom is lowered until there are at most a million tiles. The conformal repair corrects
     predicted measurements, but not predicted levels.
     """
-    settings, model = plan.model.settings, fits.model
+    settings, model = plan.model.settings, plan.model.shown(fits.model)
+    several = None if model is fits.model else fits.model
+    inputs = inputs.of_target(settings.targets[0])
     each = one_core_each() if plan.model.name.has_tiles else nullcontext()
     with listener.timed("predict"), each:
         listener.begin("predict", "predicting the map")
@@ -158,9 +162,11 @@ def draw_map(inputs: Inputs, plan: Plan, fits: Fits, listener: RunListener) -> M
         zoom = inputs.region.zoom_within(settings.zoom, MAX_TILES)
         inputs.region.check_zoom(zoom)
         tiles = inputs.region.tiles(zoom)
-        asker = MapPredictor(inputs, plan.question, model, repair, zoom)
-        grid, law, level = _grid_with_level(asker, tiles, plan.model, fits.record)
+        asker = MapPredictor(inputs, plan.question, model, repair, zoom, several)
+        grid, law, level, joint = _grid_with_level(asker, tiles, plan.model, fits.record)
         page = _page(asker, tiles, law, plan.model)
+        if joint is not None:
+            grid = with_targets(grid, tiles, joint, settings.tiers)
         quarter = plan.question.quarter
         covariates = [added.record(tiles, quarter, model) for added in inputs.places.covariates]
     for text in _warnings(grid, law, zoom, settings, inputs.region):
@@ -172,11 +178,17 @@ def draw_map(inputs: Inputs, plan: Plan, fits: Fits, listener: RunListener) -> M
 
 def _grid_with_level(
     asker: MapPredictor, tiles: Tiles, model: RunModel, record: FittedRecord
-) -> tuple[xr.Dataset, Prediction, Mapping[str, Tensor]]:
-    """Return the raster, the predictions of the map, and the level of its tiles."""
+) -> tuple[xr.Dataset, Prediction, Mapping[str, Tensor], JointPrediction | None]:
+    """Return the raster, the predictions of the map, the level of its tiles, and several targets.
+
+    The predictions of several targets are None for one target.
+    """
     nothing: AbstractContextManager[Mapping[str, Tensor]] = nullcontext({})
     with asker.remembering(tiles) if model.keeps_level else nothing as level:
-        law = asker.predict(tiles, [asker.question.quarter])
+        joint = asker.joint(tiles)
+        law = (
+            asker.predict(tiles, [asker.question.quarter]) if joint is None else joint.marginals[0]
+        )
         speed = asker.level(tiles)
     grid = _grid(asker, tiles, law, model.settings, record, level=speed)
     providers = asker.inputs.providers
@@ -187,7 +199,7 @@ def _grid_with_level(
             other_law = other.predict(tiles, [other.question.quarter])
             grids[name] = _grid(other, tiles, other_law, model.settings, record)
         grid = with_providers(grid, grids)
-    return grid, law, level
+    return grid, law, level, joint
 
 
 def _grid(
@@ -215,6 +227,8 @@ def _grid(
         stratum=region.stratum(*tiles.centres),
         settings={
             **flat_settings(record),
+            "target": rows.target,
+            "targets": record.target,
             "r": record.rank.r,
             "weights": json.dumps(chosen),
             **asker.inputs.ingested.credits,

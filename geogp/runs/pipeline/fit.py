@@ -28,7 +28,9 @@ from geogp.records.run_record import (
     RunNote,
     RunRecord,
     Strata,
+    TargetRecord,
     VarianceCheck,
+    given,
 )
 from geogp.runs.pipeline.areas_check import areas_check
 from geogp.runs.pipeline.arithmetic import arithmetic
@@ -70,6 +72,11 @@ class Fits:
     record: FittedRecord
     predictions: pd.DataFrame
     content: bytes | None = None
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the fits."""
+        return torch.device(given(self.record.device, "cpu"))
 
     def save_model(self, path: Path) -> None:
         """Write the model to a file; a model from a file keeps its content."""
@@ -129,6 +136,9 @@ def fit_splits(
             metrics={name: split.scores.metrics for name, split in outcomes.items()},
             baseline={name: split.scores.baseline for name, split in outcomes.items()},
             baseline_by_stratum=_by_stratum(outcomes),
+            targets=_targets(outcomes) or UNSET,
+            joint={k: joint for k, split in outcomes.items() if (joint := split.scores.joint)}
+            or UNSET,
             folds=folds,
             calibration=CalibrationRecord(splits=repaired_splits(settings.conformal, repairs)),
             variance_check=_variance_check(fitter, final, splits, refits=plan.refits),
@@ -167,6 +177,19 @@ def _by_stratum(splits: dict[str, SplitOutcome]) -> dict[str, Strata] | UnsetTyp
     return known or UNSET
 
 
+def _targets(splits: dict[str, SplitOutcome]) -> list[TargetRecord]:
+    """Return the scores of each of several targets alone; none for one target."""
+    each = {name: split.scores.each for name, split in splits.items()}
+    return [
+        TargetRecord(
+            name=target,
+            metrics={name: scores[target].metrics for name, scores in each.items()},
+            baseline={name: scores[target].baseline for name, scores in each.items()},
+        )
+        for target in next(iter(each.values()))
+    ]
+
+
 def _map_rows(splits: Splits, *, refits: bool) -> NDArray[np.bool_]:
     """Return a mask of the rows to which the map's model is fitted, (n,)."""
     rows = partial(splits.rows, RANDOM.name, 0)
@@ -181,7 +204,7 @@ def _variance_check(
     Returns None for counts. Also returns None for closed-form posteriors, and for models that
     store their rows: both results are equal.
     """
-    name, network = fitter.model.name, fitted.network_
+    name, network = fitter.model.name, fitter.model.shown(fitted).network_
     if network.level_in_closed_form or not network.has_level:
         return None
     fitter.listener.begin("check", "comparing two calculations of the level's variance")

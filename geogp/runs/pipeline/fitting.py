@@ -79,7 +79,7 @@ def fit_model(
     estimator = model.estimator(weights, validation=validation[rows])
     estimator.fit_watched(
         inputs.table[rows],
-        inputs.observations.y[rows],
+        inputs.measured[rows],
         scale=model.scale,
         groups=None if groups is None else groups[rows],
         checkpoint=fitter.folder / f"{name}.safetensors",

@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import numpy as np
 import torch
-from msgspec import convert
+from msgspec import UNSET, convert
 
 from geogp import __version__
 from geogp.geodata.places.region import Region
@@ -39,6 +39,7 @@ def identity_of(inputs: Inputs, plan: Plan) -> RunIdentity:
             zoom=request.zoom,
             far_km=request.far_km,
             thresholds=[threshold.value for threshold in request.thresholds],
+            tiers=[tier.name for tier in request.tiers] or UNSET,
             self_contained=request.self_contained,
             **plan.question.record,
         ),

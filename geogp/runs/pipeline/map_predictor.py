@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from torch import Tensor
 
+from geogp.distributions.joint_prediction import JointPrediction
 from geogp.distributions.prediction import Prediction
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.conformal.conformal_cells import RepairPlaces
@@ -36,7 +37,8 @@ class MapPredictor:
     """Predicts the values of a map for any tiles and quarters.
 
     `repair` corrects predicted measurements, but not predicted levels. Predicted numbers of tests
-    refer to tiles of the map's `zoom`, even for tiles of another zoom.
+    refer to tiles of the map's `zoom`, even for tiles of another zoom. `model` predicts the target
+    of the map, and `every` all of several targets.
     """
 
     inputs: Inputs
@@ -44,6 +46,7 @@ class MapPredictor:
     model: SpatialGP
     repair: Repair
     zoom: int
+    every: SpatialGP | None = None
 
     def predict(self, tiles: Tiles, quarters: Sequence[int]) -> Prediction:
         """Return predictions at the centres of n tiles in q quarters, (q n,), sorted by quarter."""
@@ -54,6 +57,15 @@ class MapPredictor:
         if self.repair.n and not level:
             law = self.repair.apply(law, self._places(tiles, len(quarters)))
         return law.pooled(4 ** (ZOOM - self.zoom))
+
+    def joint(self, tiles: Tiles) -> JointPrediction | None:
+        """Return the joint predictions of several targets in the map's quarter; None for one."""
+        if self.every is None:
+            return None
+        places = self.inputs.places.of_tiles(tiles, self.question.quarter, **self.question.columns)
+        level = self.question.name == LEVEL
+        joint: JointPrediction = self.every.predict_distribution(places, level=level)
+        return joint
 
     def level(self, tiles: Tiles) -> NDArray[np.float64] | None:
         """Return the level of n tiles in the map's quarter, (n,), in the unit of the target.

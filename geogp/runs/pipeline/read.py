@@ -4,7 +4,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from geogp.errors import DataError, RequestError
 from geogp.estimators.point_scale import providers_of
@@ -24,6 +26,8 @@ from geogp.records.input_records import EXTENT
 from geogp.records.map_settings import MapSettings
 from geogp.runs.pipeline.run_covariates import PlaceTables, read_run_covariates
 from geogp.runs.progress import RunListener
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,22 @@ class Inputs:
         """
         return replace(settings, target=self.observations.target)
 
+    def of_target(self, name: str) -> "Inputs":
+        """Return the same inputs with the rows of one of several targets."""
+        rows, source = self.observations, self.ingested.source_rows
+        if rows.every is None:
+            return self
+        ingested = replace(
+            self.ingested, observations=rows.of_target(name), source_rows=source.of_target(name)
+        )
+        return replace(self, ingested=ingested)
+
+    @property
+    def measured(self) -> Floats | pd.DataFrame:
+        """The values to which models are fitted: of one target, (n,), or a column for each."""
+        rows = self.observations
+        return rows.y if rows.every is None else pd.DataFrame(rows.every, columns=rows.targets)
+
     @cached_property
     def providers(self) -> tuple[str, ...]:
         """The providers of a run by provider, with most rows first; otherwise none."""
@@ -99,11 +119,13 @@ def read_inputs(settings: MapSettings, listener: RunListener) -> Inputs:
         rows = ingested.observations
         hear = partial(listener.progress, "covariates")
         places = read_run_covariates(settings.covariates, source, region, rows, hear)
-    if rows.y.min() == rows.y.max():
-        raise DataError(
-            f"the {settings.target} has the same value in all {len(rows)} rows of {region.name}; "
-            "there is nothing to learn."
-        )
+    for name in rows.targets:
+        values = rows.of_target(name).y
+        if values.min() == values.max():
+            raise DataError(
+                f"the {name} has the same value in all {len(rows)} rows of {region.name}; there is "
+                "nothing to learn."
+            )
     for text in (*boundaries.warnings, *ingested.warnings, *places.warnings):
         listener.warn(text)
     counties = () if boundaries.counties is None else (boundaries.counties,)

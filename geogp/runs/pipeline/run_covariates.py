@@ -227,7 +227,7 @@ def _service(
         source,
         region,
         service=service,
-        target=seen.target,
+        target=seen.targets[0],
         quarters=QuarterRequest((), seen.quarters),
         progress=progress,
     )

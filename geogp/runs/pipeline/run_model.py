@@ -84,6 +84,11 @@ class RunModel:
         """Return how the models are made with another rank."""
         return replace(self, preset=replace(self.preset, r=r))
 
+    def shown(self, estimator: SpatialGP) -> SpatialGP:
+        """Return a fitted estimator of the target that the map shows: the first of several."""
+        targets = self.settings.targets
+        return estimator if len(targets) == 1 else estimator.of_target(targets[0])
+
     def estimator(
         self, weights: Weights, *, validation: Rows | None = None, epochs: int | None = None
     ) -> SpatialGP:

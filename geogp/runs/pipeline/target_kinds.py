@@ -6,7 +6,7 @@ predictive distributions know the variables of the map.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -24,6 +24,7 @@ from geogp.evaluation.class_tables import (
     probability_columns,
     table_scores,
 )
+from geogp.evaluation.joint_scores import JointScores, joint_columns, joint_scores, together
 from geogp.evaluation.metrics import score_by_stratum
 from geogp.evaluation.scores import pooled
 from geogp.geodata.places.stratum_column import stratum_column
@@ -43,7 +44,8 @@ class HeldOutScores:
     """Scores by stratum of the model and its baselines, on the test rows of a fold or of a split.
 
     `columns` describe the predictions of the test rows in test_predictions.parquet. `rows_pooled`
-    is that of `Baseline`.
+    is that of `Baseline`. Of several targets, these are the scores of the first; `each` has those
+    of every target, and `joint` those of all together.
     """
 
     metrics: Strata
@@ -51,6 +53,8 @@ class HeldOutScores:
     by_stratum: Strata | None = None
     columns: Columns = field(default_factory=dict)
     rows_pooled: int = 0
+    each: "dict[str, HeldOutScores]" = field(default_factory=dict)
+    joint: JointScores | None = None
 
 
 class TargetKind(ABC):
@@ -126,6 +130,36 @@ class NumberTarget(TargetKind):
         return report_texts(run, rows, beside, latex=latex)
 
 
+class SeveralNumbers(NumberTarget):
+    """Several averages, which are predicted together."""
+
+    def fold(self, seen: Observations, train: Rows, test: Rows, prediction: Any) -> HeldOutScores:
+        """Return the scores of each target alone and of all together, of a `JointPrediction`."""
+        y = cast("NDArray[np.float64]", seen.every)
+        each = {
+            name: super(SeveralNumbers, self).fold(seen.of_target(name), train, test, marginal)
+            for name, marginal in zip(prediction.names, prediction.marginals, strict=True)
+        }
+        first = each[prediction.names[0]]
+        return replace(
+            first,
+            columns=first.columns | joint_columns(prediction, y[test]),
+            each=each,
+            joint=joint_scores(prediction, y[test], y[train].std(0)),
+        )
+
+    def together(
+        self, seen: Observations, folds: Sequence[HeldOutScores], tables: Sequence[pd.DataFrame]
+    ) -> HeldOutScores:
+        """Return the means of the scores, weighted by the numbers of rows."""
+        pool = super().together
+        each = {
+            name: pool(seen, [fold.each[name] for fold in folds], tables) for name in folds[0].each
+        }
+        joint = [fold.joint for fold in folds if fold.joint is not None]
+        return replace(pool(seen, folds, tables), each=each, joint=together(joint))
+
+
 class ClassTarget(TargetKind):
     """The target is a class, such as a tier of speed."""
 
@@ -183,7 +217,7 @@ def _class_scores(seen: Observations, table: pd.DataFrame) -> tuple[Any, Any, An
     return model, quarter, stratum
 
 
-_NUMBER = NumberTarget()
+_NUMBER, _SEVERAL = NumberTarget(), SeveralNumbers()
 
 KINDS: dict[str, TargetKind] = {AVERAGE: _NUMBER, COUNT: _NUMBER, CLASS: ClassTarget()}
 """Each kind of target by its name."""
@@ -191,4 +225,5 @@ KINDS: dict[str, TargetKind] = {AVERAGE: _NUMBER, COUNT: _NUMBER, CLASS: ClassTa
 
 def kind_of(target: str) -> TargetKind:
     """Return what a run does for a target."""
-    return KINDS[find_target(target).kind]
+    about = find_target(target)
+    return _SEVERAL if about.others else KINDS[about.kind]

@@ -90,7 +90,9 @@ def _run_fold(
             places = places_of(rows, test)
             check = check_repair(repair, prediction, rows.y[test], places)
             prediction = repair.apply(prediction, places)
-        areas = area_means(settings, inputs, estimator, source_rows, test)
+        main = inputs.of_target(settings.targets[0])
+        shown = fitter.model.shown(estimator)
+        areas = area_means(settings, main, shown, source_rows, test)
     held_out = kind_of(settings.target).fold(rows, train, test, prediction)
     if held_out.rows_pooled:
         which = f"{name} split, fold {fold + 1}" if settings.folds > 1 else f"{name} split"
@@ -100,7 +102,7 @@ def _run_fold(
         )
     scores = FoldRecord(n=splits.sizes(*key), metrics=held_out.metrics, baseline=held_out.baseline)
     # Models that store rows also predict from the validation rows.
-    known = train | validation if estimator.network_.holds_rows else train
+    known = train | validation if shown.network_.holds_rows else train
     table = _prediction_table(inputs, key, (known, test), held_out.columns)
     return FoldOutcome(estimator, scores, held_out, table, check, areas)
 

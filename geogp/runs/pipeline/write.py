@@ -62,7 +62,7 @@ def write_run(
             # The figures change settings of matplotlib meanwhile, none of which the page uses.
             with aside(
                 lambda: content.html(attribution, notes, base_map=base_map),
-                fits.model.network_.device,
+                fits.device,
             ) as page:
                 content.write(staged, attribution)
             write_text(staged / PAGE_FILE, page())
