@@ -37,6 +37,18 @@ _SEED = 20_121_203
 """Seed of the draws of `energy_score`; it is unusual, so that no simulation has the same draws."""
 
 
+def target_number(names: tuple[str, ...], target: int | str) -> int:
+    """Return the number of a target, given by its name or number from 0; refuse another."""
+    if target in names:
+        return names.index(str(target))
+    if isinstance(target, int) and 0 <= target < len(names):
+        return target
+    raise RequestError(
+        f"expected one of the targets {named(names)}, or its number from 0, found "
+        f"{value_shown(target)}."
+    )
+
+
 @dataclass(frozen=True)
 class JointPrediction:
     """Joint predictive distributions of t targets at n points.
@@ -111,14 +123,7 @@ class JointPrediction:
         RequestError
             There is no such target.
         """
-        if target in self.names:
-            return self.marginals[self.names.index(str(target))]
-        if isinstance(target, int) and 0 <= target < len(self.names):
-            return self.marginals[target]
-        raise RequestError(
-            f"expected one of the targets {named(self.names)}, or its number from 0, "
-            f"found {value_shown(target)}."
-        )
+        return self.marginals[target_number(self.names, target)]
 
     @property
     def mean(self) -> Floats:

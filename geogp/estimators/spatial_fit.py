@@ -248,7 +248,7 @@ class SpatialFit(SpatialParameters):
         self.several_ = several
         self._take_fit(X, scale, history, held_out)
         self.normal_scores_ = None
-        self._shown, self._train = None, None
+        self._shown, self._train = some_rows(points, targets.y), None
         return self
 
     def _read(self, X: Any) -> Points:
@@ -308,8 +308,7 @@ class SpatialFit(SpatialParameters):
         if hasattr(self, "several_"):
             raise RequestError(
                 "expected an estimator of one target, found one of "
-                f"{named(self.several_.names)}. Use predict_distribution(X).marginal(name), or fit "
-                "one of them alone."
+                f"{named(self.several_.names)}. of_target(name) is the estimator of one of them."
             )
         return self.network_
 

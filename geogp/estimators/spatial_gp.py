@@ -1,10 +1,11 @@
 """The base class of all estimators: predict, score, joint distributions, grids and files."""
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geogp.arguments import checked_arguments
 from geogp.choices import MAX_TESTS, check_sample, whole_number
+from geogp.distributions.joint_prediction import target_number
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
 from geogp.estimators.fit_plot import fit_plot, last_time
@@ -27,6 +29,7 @@ from geogp.estimators.spatial_fit import SpatialFit
 from geogp.models.catalogue.storage import save_model, save_models
 from geogp.models.joint.level import JointLevel, check_rows, joint_level
 from geogp.models.names import find_model
+from geogp.models.several.one_target import OneTarget
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -138,6 +141,36 @@ class SpatialGP(SpatialFit):
         if law.targets > 1:
             return -float(law.joint_log_score(y).mean())
         return -float(law.log_score(target_of(target_of_cells(X, y), len(law))).mean())
+
+    @checked_arguments
+    def of_target(self, target: int | str) -> Self:
+        """Return the estimator of one target, after a fit of several.
+
+        It shares the fitted model. Its predictions are the marginals of this estimator, and it has
+        maps, figures, kernels and joint levels. `save` writes all targets, so it needs this
+        estimator.
+
+        Parameters
+        ----------
+        target
+            The name of the target, or its number from 0.
+
+        Raises
+        ------
+        RequestError
+            The estimator is not fitted or has one target, or there is no such target.
+        """
+        self.check_fitted()
+        if not hasattr(self, "several_"):
+            raise RequestError("expected an estimator of several targets, found one of one target.")
+        number = target_number(self.several_.names, target)
+        one, shown = copy(self), getattr(self, "_shown", None)
+        if shown is not None:
+            y = shown[1][:, number]
+            shown = shown[0].at(~np.isnan(y)), y[~np.isnan(y)]
+        vars(one).update(network_=OneTarget(self.several_, number), _shown=shown)
+        del one.several_
+        return one
 
     @checked_arguments
     def joint(

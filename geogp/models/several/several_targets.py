@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from geogp.distributions.joint_prediction import JointPrediction
+from geogp.distributions.prediction import Prediction
 from geogp.models.process.model import Model
 from geogp.models.several.factors import Factors
 from geogp.models.several.target_laws import TargetLaws
@@ -41,9 +42,37 @@ class SeveralTargets:
 
         Joint levels are normal, with the covariance of the functions of the factors.
         """
-        predicted = [model.predict(x, tests, devices, level=level) for model in self.models]
-        counts = 1.0 if tests is None else tests
+        predicted, counts = self._of_factors(x, tests, devices, level=level)
         return self.laws.joint(self.names, self.factors, predicted, counts, level=level)
+
+    def marginal(
+        self,
+        k: int,
+        x: Floats,
+        tests: Floats | float | None = None,
+        devices: Floats | float | None = None,
+        *,
+        level: bool = False,
+    ) -> Prediction:
+        """Return the marginal of target number k; arguments are those of `predict`."""
+        predicted, counts = self._of_factors(x, tests, devices, level=level)
+        return self.laws.marginal(k, self.factors, predicted, counts, level=level)
+
+    def _of_factors(
+        self,
+        x: Floats,
+        tests: Floats | float | None,
+        devices: Floats | float | None,
+        *,
+        level: bool,
+    ) -> tuple[list[Prediction], Floats | float]:
+        """Return the prediction of each factor, and the tests."""
+        predicted = [model.predict(x, tests, devices, level=level) for model in self.models]
+        return predicted, 1.0 if tests is None else tests
+
+    def weights(self, k: int) -> list[tuple[float, Model]]:
+        """Return the factors of target number k, each with its weight in the target."""
+        return list(zip(self.factors.mixing[k].tolist(), self.models, strict=True))
 
     def to(self, device: torch.device) -> Self:
         """Return the model on a device."""

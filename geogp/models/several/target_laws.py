@@ -76,21 +76,9 @@ class TargetLaws:
         level: bool,
     ) -> JointPrediction:
         """Return the joint prediction of the targets from predictions of the factors."""
-        parts = _parts(factors, predicted)
-        marginals = []
-        for k, law in enumerate(self.laws):
-            own = _target(parts, k)
-            if not level:
-                location, scale, shape = law.parameters(_covariates(own, tests)).distribution()
-                square = np.square(scale)
-                own = Prediction(
-                    own.mean + location * own.sd,
-                    square * own.function_variance,
-                    square * own.noise_variance,
-                    square * own.tile_variance,
-                    shape,
-                )
-            marginals.append(own if not level else _normal_level(own))
+        marginals = tuple(
+            self.marginal(k, factors, predicted, tests, level=level) for k in range(len(names))
+        )
         f, e = (
             np.column_stack([getattr(one, name) for one in predicted])
             for name in ("function_variance", "noise_variance")
@@ -98,7 +86,30 @@ class TargetLaws:
         covariance = np.einsum("ik,nk,jk->nij", self.function, f, self.function)
         if not level:
             covariance += np.einsum("ik,nk,jk->nij", self.noise, e, self.noise)
-        return JointPrediction(names, tuple(marginals), _correlations(covariance))
+        return JointPrediction(names, marginals, _correlations(covariance))
+
+    def marginal(
+        self,
+        k: int,
+        factors: Factors,
+        predicted: list[Prediction],
+        tests: ArrayLike,
+        *,
+        level: bool,
+    ) -> Prediction:
+        """Return the prediction of target number k from predictions of the factors."""
+        own = _target(_parts(factors, predicted), k)
+        if level:
+            return _normal_level(own)
+        location, scale, shape = self.laws[k].parameters(_covariates(own, tests)).distribution()
+        square = np.square(scale)
+        return Prediction(
+            own.mean + location * own.sd,
+            square * own.function_variance,
+            square * own.noise_variance,
+            square * own.tile_variance,
+            shape,
+        )
 
     def described(self) -> dict[str, Any]:
         """Return the laws as lists, for a file."""
