@@ -19,6 +19,7 @@ from geogp.evaluation.conformal.conformal_repair import NO_REPAIR, Repair
 from geogp.evaluation.conformal.repair_methods import LOCAL, NONE
 from geogp.geodata.places.stratum_names import STRATA
 from geogp.geodata.tiles import quadkeys
+from geogp.geodata.tiles.targets import target_names
 from geogp.geodata.tiles.thresholds import Threshold
 from geogp.maps.target_quantities import quantity_of
 from geogp.records.record_names import LEVEL
@@ -95,7 +96,9 @@ class PlaceModel:
         x, y, place = np.repeat(x, times), np.repeat(y, times), np.repeat(own.place, times)
         when = np.tile(np.array(quarters, np.int64), len(own.code))
         table = tables.at(x, y, when, provider=question.provider)
-        inputs, tests = self.model.inputs(table), float(question.tests or 1)
+        together = len(target_names(self.record.target)) > 1
+        shown = self.model.of_target(asked.target) if together else self.model
+        inputs, tests = shown.inputs(table), float(question.tests or 1)
         of_level = question.name == LEVEL
         prediction = self.model.predicted(inputs, tests, question.devices, level=of_level)
         beside = level_beside(asked.record, question)

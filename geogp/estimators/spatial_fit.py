@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from geogp.arguments import checked_arguments
 from geogp.distributions.amounts import AmountPrediction, NormalScores
-from geogp.distributions.prediction import Prediction
 from geogp.distributions.shares import BINOMIAL, SharePrediction
 from geogp.errors import RequestError, named
 from geogp.estimators.fit_plot import some_rows
@@ -287,8 +286,13 @@ class SpatialFit(SpatialParameters):
         devices: Floats | float | None = None,
         *,
         level: bool = False,
-    ) -> Prediction:
-        """Return predictions at model inputs, (n, d), in the unit of y; see `Model.predict`."""
+    ) -> Any:
+        """Return predictions at model inputs, (n, d), in the unit of y; see `Model.predict`.
+
+        After a fit of several targets, they are joint predictions.
+        """
+        if hasattr(self, "several_"):
+            return self.several_.predict(inputs, tests, devices, level=level)
         network, scores = self.network_, self.normal_scores_
         if self.law == BINOMIAL:
             law = network.predict(inputs, level=True)

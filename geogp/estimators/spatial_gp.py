@@ -348,7 +348,8 @@ class SpatialGP(SpatialFit):
                 quarters = np.full(len(x), when.quarters[0])
                 points = replace(points, time=quarters, time_kind=when.kind)
             inputs = self.scale_.inputs(columns.checked(points))
-            return self.predicted(inputs, tests, devices, level=level)
+            law: Prediction = self.predicted(inputs, tests, devices, level=level)
+            return law
 
         return point_grid.predicted_grid(predict, region, columns, zoom=zoom, resolution=resolution)
 
