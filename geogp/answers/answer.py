@@ -63,6 +63,17 @@ def band_of(name: str, unit: str) -> tuple[str, str, str]:
     return f"{name}_{end}", f"{name}_lower_{end}", f"{name}_upper_{end}"
 
 
+def of_target(content: dict[str, Any]) -> str:
+    """Return what titles say of the target of a run of several; nothing for one target."""
+    target = content.get("target")
+    return f", {target}" if target in content.get("targets", ()) else ""
+
+
+def of_another(content: dict[str, Any]) -> bool:
+    """Return whether an answer is about another target of a run than that of its map."""
+    return "targets" in content and content["target"] != content["targets"][0]
+
+
 AREA_COLUMNS = (
     Column("area", ("area",), "{}"),
     Column("tiles", ("tiles",), "{:,}", minor=True),

@@ -21,6 +21,7 @@ from geogp.answers.answer import (
     Clock,
     Column,
     band_of,
+    of_target,
     with_interval,
     with_rows,
 )
@@ -121,6 +122,7 @@ def area_levels(opened: Reopened, request: AreasRequest) -> AreaLevels:
         "devices_per_tile": opened.question.devices,
         "map_predicts": drawn_question(opened).words(),
         "draws": request.draws,
+        **opened.about,
         "unit": quantity.unit,
         "mean": quantity.scale.average_facts,
         "function_sd": median_sds(level),
@@ -234,7 +236,7 @@ def median_sds(level: JointLevel) -> dict[str, float]:
     differ most for PPGP and dPPGP, whose own variance also contains noise.
     """
     return {
-        "closed_form": float(np.median(np.sqrt(level.single_variances() / level.factor**2))),
+        "closed_form": float(np.median(np.sqrt(level.closed_form_variances()))),
         "stated": float(np.median(np.sqrt(level.stated_variances()))),
     }
 
@@ -330,7 +332,7 @@ def read_areas(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answe
     view = View(
         name,
         "",
-        f"{quantity[0].upper()}{quantity[1:]} by {by}",
+        f"{quantity[0].upper()}{quantity[1:]} by {by}{of_target(content)}",
         f"{quantity} by {by}, {unit}",
         SPEED_PALETTE,
         partial(value_scale, unit=unit),
@@ -342,7 +344,7 @@ def read_areas(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answe
     kind_of_value: Any = AboveZero if scale.logarithmic else Real
     return Answer(
         name,
-        f"The {what} by {facts.by}, {facts.at}",
+        f"The {what} by {facts.by}, {facts.at}{of_target(content)}",
         content,
         "areas",
         table,

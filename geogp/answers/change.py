@@ -30,6 +30,7 @@ from geogp.answers.answer import (
     Clock,
     Column,
     TileLayer,
+    of_target,
     with_interval,
     with_rows,
 )
@@ -169,6 +170,7 @@ def level_changes(opened: Reopened, request: ChangeRequest) -> LevelChanges:
         "tiles": len(tiles),
         f"at_least_{quantity.scale.change_tag}": request.at_least,
         "draws": request.draws,
+        **opened.about,
         "unit": quantity.unit,
         "map_predicts": drawn_question(opened).words(),
         "mean": quantity.scale.average_facts,
@@ -402,7 +404,7 @@ def read_change(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answ
     by_area = View(
         name,
         "",
-        f"Change by {by}, {times}",
+        f"Change by {by}, {times}{of_target(content)}",
         f"change of the level by {by}, {of_change}",
         CHANGE_PALETTE,
         change_scale_of(of_change),
@@ -413,7 +415,7 @@ def read_change(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answ
     by_tile = replace(
         by_area,
         name=f"change_tiles_{end}",
-        title=f"Change of the level, {times}",
+        title=f"Change of the level, {times}{of_target(content)}",
         label=f"median change of the level, {of_change}",
         hint="The answer of geogp change for single tiles. Most of these changes are uncertain: "
         "click a tile for its interval.",
@@ -422,7 +424,7 @@ def read_change(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answ
     kind: Any = _Percent if scale.logarithmic else Real
     return Answer(
         name,
-        f"The change of the level by {facts.by}, {times}",
+        f"The change of the level by {facts.by}, {times}{of_target(content)}",
         content,
         "areas",
         table,

@@ -10,7 +10,15 @@ import numpy as np
 import pandas as pd
 from scipy import sparse, special
 
-from geogp.answers.answer import Answer, AnswerKind, Clock, Column, with_interval, with_rows
+from geogp.answers.answer import (
+    Answer,
+    AnswerKind,
+    Clock,
+    Column,
+    of_target,
+    with_interval,
+    with_rows,
+)
 from geogp.answers.area_files import forget, write_json
 from geogp.answers.map_medians import drawn_question
 from geogp.answers.requests import ExceedanceRequest
@@ -266,6 +274,7 @@ def answer_exceedance(
     opened.listener.stage("writing shares and joint regions")
     facts = {
         "run": str(request.run),
+        **opened.about,
         "predicted": drawn_question(opened).name,
         "speaks_of": drawn_question(opened).words(),
         "at": opened.question.at,
@@ -346,7 +355,7 @@ def read_exceedance(name: str, content: dict[str, Any], table: pd.DataFrame) -> 
         columns += _share_columns(one, by=Path(content["weights"]).name)
     return Answer(
         name,
-        f"What is {content['falls_short']}, {content['at']}",
+        f"What is {content['falls_short']}, {content['at']}{of_target(content)}",
         content,
         "share_falling_short",
         table,

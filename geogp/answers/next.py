@@ -10,7 +10,7 @@ import shapely
 import torch
 from numpy.typing import NDArray
 
-from geogp.answers.answer import Answer, AnswerKind, Clock, Column, with_rows
+from geogp.answers.answer import Answer, AnswerKind, Clock, Column, of_target, with_rows
 from geogp.answers.area_files import forget, write_json
 from geogp.answers.requests import NextRequest
 from geogp.choices import one_of
@@ -220,7 +220,7 @@ def answer_next(opened: Reopened, request: NextRequest, clock: Clock) -> tuple[A
     Raises the errors of `next_tiles`, and OutputError if a file cannot be written.
     """
     chosen, quantity = next_tiles(opened, request), quantity_of(opened.settings.target)
-    facts = {"run": str(request.run), **chosen.described}
+    facts = {"run": str(request.run), **opened.about, **chosen.described}
     picture = numbered_figure(
         opened.inputs.region,
         opened.tiles,
@@ -254,7 +254,7 @@ def read_next(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answer
     )
     return Answer(
         name,
-        f"Where to measure next, {content['at']}",
+        f"Where to measure next, {content['at']}{of_target(content)}",
         content,
         "chosen",
         table,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from geogp.answers.answer import Answer, AnswerKind, band_of
+from geogp.answers.answer import Answer, AnswerKind, band_of, of_another
 from geogp.answers.areas import AREAS
 from geogp.answers.change import CHANGE, FAR_SHARE
 from geogp.answers.exceedance import EXCEEDANCE
@@ -90,8 +90,9 @@ def _read(path: Path, kind: AnswerKind) -> StoredAnswer:
         answer = kind.read(name, content, table)
         rows = answer.texts
         notes = [str(note) for note in (*content.get("notes", []), *content.get("warnings", []))]
-        ranked = _ranked(answer) if kind is AREAS else None
-        changed = _changed(answer) if kind is CHANGE else None
+        first = not of_another(content)
+        ranked = _ranked(answer) if kind is AREAS and first else None
+        changed = _changed(answer) if kind is CHANGE and first else None
     except _FAULTS as error:
         reason = str(error) if isinstance(error, DataError) else _NO_ANSWER
         shown = ShownAnswer(name, path.name, [_NO_TABLE], [], [], [path.name], "")

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from msgspec import UNSET
 
-from geogp.answers.answer import Answer, AnswerKind, Clock, Column, plain_rows, with_rows
+from geogp.answers.answer import Answer, AnswerKind, Clock, Column, of_target, plain_rows, with_rows
 from geogp.answers.area_files import forget, write_json
 from geogp.answers.requests import VerifyRequest
 from geogp.arrays import Mask
@@ -256,7 +256,7 @@ def _facts(opened: Reopened, seen: Observations) -> dict[str, Any]:
     )
     return {
         "region": record.region,
-        "target": settings.target,
+        **opened.about,
         "unit": about.scale.unit(about.unit),
         "model": record.model,
         "model_sha256": model.sha256,
@@ -385,7 +385,7 @@ def read_thresholds(name: str, content: dict[str, Any], table: pd.DataFrame) -> 
 
 
 def _title(content: dict[str, Any], what: str) -> str:
-    return f"How it did later, {', '.join(content['quarters'])}: {what}"
+    return f"How it did later, {', '.join(content['quarters'])}{of_target(content)}: {what}"
 
 
 LATER_SCORES = AnswerKind("verify_scores_*.json", "scores", read_scores)

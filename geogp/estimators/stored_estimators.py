@@ -79,8 +79,8 @@ def load_with_notes(path: Path | str, *, device: str = "auto") -> tuple[SpatialG
 
     Raises the errors of `load_model`.
     """
-    network, context = storage.load_model(path)
-    return _spatial([network], context, path, device), context
+    networks, context = storage.load_models(path)
+    return _spatial(networks, context, path, device), context
 
 
 def _spatial(

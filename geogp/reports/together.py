@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from msgspec import to_builtins
 
-from geogp.evaluation.joint_scores import JointScores, TierEvent, joint_of
+from geogp.evaluation.joint_scores import TierEvent, joint_of
 from geogp.evaluation.scores import Scores
 from geogp.evaluation.strata import strata_of
 from geogp.evaluation.threshold_reliability import ExceedanceReport, exceedance_reports
@@ -58,12 +60,12 @@ class TierGroup:
 class TogetherReport:
     """Several targets of one split together.
 
-    `definitions` says what each tier asks, by its name. `tiers` judge their probabilities, and
-    `groups` count them in groups of rows.
+    `joint` has the fields of `JointScores`. `definitions` says what each tier asks, by its name.
+    `tiers` judge their probabilities, and `groups` count them in groups of rows.
     """
 
     targets: list[TargetRow]
-    joint: JointScores
+    joint: dict[str, Any]
     pairs: list[PairRow]
     definitions: dict[str, str]
     tiers: list[ExceedanceReport]
@@ -87,7 +89,7 @@ def together_report(
     groups = [(kind, one) for kind in KINDS for one in strata.get(kind, [])]
     return TogetherReport(
         targets=_target_rows(name, run),
-        joint=joint,
+        joint=to_builtins(joint),
         pairs=[
             PairRow(" and ".join(pair), seen, stated)
             for pair, seen, stated in zip(

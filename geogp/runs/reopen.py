@@ -91,12 +91,20 @@ class Reopened:
         question = replace(self.question, provider=name)
         return replace(self, plan=replace(self.plan, question=question))
 
+    @property
+    def about(self) -> dict[str, Any]:
+        """The facts of answers about the target: its name, and all of several."""
+        targets = target_names(self.record.target)
+        several = {"targets": list(targets)} if len(targets) > 1 else {}
+        return {"target": self.settings.target, **several}
+
     def of_target(self, name: str) -> "Reopened":
         """Return a run of several targets as one of them; raise RequestError if it has no such."""
+        targets = target_names(self.record.target)
+        one_of("target", name, targets)
         if self.together is None:
-            one_of("target", name, [self.settings.target])
             return self
-        own = name == target_names(self.record.target)[0]
+        own = name == targets[0]
         kept = self.settings.threshold if own else None
         return replace(
             self,
