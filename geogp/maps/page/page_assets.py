@@ -8,6 +8,7 @@ SCRIPTS = (
     "unpack.js",
     "frame.js",
     "law.js",
+    "joint.js",
     "colours.js",
     "kernel.js",
     "sides.js",

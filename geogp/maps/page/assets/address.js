@@ -17,6 +17,10 @@ function readAddress(hash, data, layers) {
   if (threshold && data.threshold && data.threshold.values.includes(threshold[0])) {
     [state.threshold] = threshold;
   }
+  const tier = data.tiers && readTier(wishes.get('tier') || '', data.tiers.targets);
+  if (tier) {
+    state.tier = tier;
+  }
   const quarter = data.quarters.indexOf(wishes.get('quarter'));
   if (quarter >= 0) {
     state.quarter = quarter;
@@ -37,12 +41,22 @@ function readAddress(hash, data, layers) {
   return state;
 }
 
+/** Return the threshold of each target in a text such as 100,20,any; null if one is unknown. */
+function readTier(text, targets) {
+  const values = text.split(',').map((part) => (part === 'any' ? null : Number(part)));
+  return values.length === targets.length
+    && targets.every(({threshold}, place) => threshold.values.includes(values[place])) ? values : null;
+}
+
 /** Return the address of a state and a view of the map. */
 function writeAddress(state, view, data) {
   const parts = [['z', round(view.zoom, 2)], ['at', view.at.map((one) => round(one, 5)).join(',')],
     ['layer', encodeURIComponent(state.layer)]];
   if (state.threshold !== null) {
     parts.push(['threshold', state.threshold]);
+  }
+  if (state.tier !== null) {
+    parts.push(['tier', state.tier.map((value) => value ?? 'any').join(',')]);
   }
   if (data.quarters.length > 1) {
     parts.push(['quarter', encodeURIComponent(data.quarters[state.quarter])]);

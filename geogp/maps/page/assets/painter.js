@@ -27,6 +27,20 @@ class Painter {
     return new PastLaw(shown, stacks.map((stack) => this.inQuarter(stack, quarter)));
   }
 
+  /** Return the predictive distributions of all targets in the shown quarter. */
+  joint() {
+    this.jointLaw = this.jointLaw || this.loadJoint();
+    return this.jointLaw;
+  }
+
+  async loadJoint() {
+    const {tiers: {targets, correlations}, shown} = this.data;
+    const laws = targets.map(async ({levels, quantiles}) => (
+      levels ? new Law(levels, await Promise.all(quantiles.map(unpack))) : this.law(shown)));
+    return new JointLaw(
+      targets, await Promise.all(laws), await Promise.all(correlations.map(unpack)));
+  }
+
   /** Return the plane of another quarter, with a value for each cell of the map. */
   inQuarter(stack, quarter) {
     const {frame, past, shown} = this.data;
@@ -52,6 +66,9 @@ class Painter {
     }
     if (source.probability) {
       parts.push(state.threshold);
+    }
+    if (source.tier) {
+      parts.push(state.tier.join('/'), state.quarter === this.data.shown);
     }
     if (source.live) {
       parts.push(state.point && state.point.join(','));
@@ -94,6 +111,9 @@ class Painter {
       const note = await classSide(this.data, layer, inside, arrayOf);
       return {...this.painted(inside, scale, (cell) => array.at(cell)), note};
     }
+    if (source.tier) {
+      return this.tier(await this.joint(), inside, scale, state);
+    }
     const law = await this.law(state.quarter);
     if (source.probability) {
       const note = thresholdSide(this.data, law, inside, state.threshold);
@@ -110,6 +130,16 @@ class Painter {
         (cell) => law.quantile(cell, high) - law.quantile(cell, low));
     }
     return this.quantiles(law, inside, scale, source.quantile);
+  }
+
+  /** Colour by the probability of meeting all thresholds of a tier in the shown quarter. */
+  tier(joint, inside, scale, {tier, quarter}) {
+    const {width, height} = this.data.frame;
+    const meeting = joint.meeting(tier);
+    const shares = Float64Array.from(
+      {length: width * height}, (_, cell) => (inside(cell) ? meeting(cell) : NaN));
+    const note = tierQuarter(this.data, quarter) || tierSide(this.data, joint, inside, tier, shares);
+    return {...this.painted(inside, scale, (cell) => shares[cell]), note};
   }
 
   /** Colour areas by their values, areas without a direction with stripes. */

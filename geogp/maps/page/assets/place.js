@@ -114,6 +114,10 @@ class PlaceCard {
       list.append(row);
     }
     body.append(list);
+    if (data.tiers) {
+      body.append(element('p', 'geogp-hint', found.tier ? tierSentence(found.tier, data.predicted)
+        : tierQuarter(data, state.quarter).text));
+    }
     if (found.level !== null) {
       body.append(element('p', 'geogp-hint', `Median and intervals are those of ${data.predicted}: what `
         + `one more measurement would show. The level is the ${data.subject} of the place itself. Quote the `
@@ -125,7 +129,8 @@ class PlaceCard {
       body.append(element('p', 'geogp-hint',
         `Farther than ${formatNumber(data.far_km)} km from any measurement: this prediction is uncertain.`));
     }
-    const said = words.slice(0, 6).map(({name, value}) => `${name}: ${value}`).join('; ');
+    const first = words.filter(({main}) => main);
+    const said = [...first, ...words.filter(({main}) => !main)].slice(0, 6).map(({name, value}) => `${name}: ${value}`).join('; ');
     this.announce([found.county, found.stratum, said].filter(Boolean).join(', '));
     return chart;
   }
