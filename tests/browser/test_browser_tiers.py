@@ -10,16 +10,20 @@ from scipy.stats import multivariate_normal
 
 from geogp.geodata.tiles.tiers import parse_tier
 from geogp.maps.frame import Frame
+from geogp.maps.page.interactive_page import PageAnswers, with_answers
 
 ALL = "download,upload,latency"
 
 EXACT = 1e-4
 """The error that Python states for its own probabilities."""
 
-SHARES = "cases => cases.map(([ends, r]) => geogp.jointShare(ends, r))"
+SHARES = """async cases => {
+  const {constructor: law} = await geogp.page.pictures.painter.tiers.law();
+  return cases.map(([ends, r]) => law.share(ends, r));
+}"""
 
 AT = """async ([numbers, values]) => {
-  const joint = await geogp.page.pictures.painter.joint();
+  const joint = await geogp.page.pictures.painter.tiers.law();
   return numbers.map(joint.meeting(values));
 }"""
 
@@ -253,7 +257,17 @@ def test_axe_finds_nothing_serious_with_tiers(visit, three, npm, size, scheme):
     assert seen.evaluate(width) <= (size["width"] if size else 1280)
 
 
-def test_a_page_of_one_target_has_no_tiers(visit, made):
+def test_answers_change_nothing_else_of_a_page_with_tiers(three):
+    assert with_answers(three.page, PageAnswers()) == three.page
+    changed = with_answers(three.page, PageAnswers([("areas_x", "Areas")]))
+    assert changed is not None
+    assert changed != three.page
+
+
+def test_a_page_of_one_target_has_no_tiers(visit, made, three):
+    for script in ("class JointLaw", "class Tiers", 'id="geogp-tier"'):
+        assert script in three.page
+        assert script not in made.page
     seen = visit(made.page, hash="#layer=tier&tier=7,1,any")
     assert seen.state["layer"] == made.data["layers"][0]["id"]
     assert seen.state["tier"] is None

@@ -41,13 +41,6 @@ function readAddress(hash, data, layers) {
   return state;
 }
 
-/** Return the threshold of each target in a text such as 100,20,any; null if one is unknown. */
-function readTier(text, targets) {
-  const values = text.split(',').map((part) => (part === 'any' ? null : Number(part)));
-  return values.length === targets.length
-    && targets.every(({threshold}, place) => threshold.values.includes(values[place])) ? values : null;
-}
-
 /** Return the address of a state and a view of the map. */
 function writeAddress(state, view, data) {
   const parts = [['z', round(view.zoom, 2)], ['at', view.at.map((one) => round(one, 5)).join(',')],
@@ -56,7 +49,7 @@ function writeAddress(state, view, data) {
     parts.push(['threshold', state.threshold]);
   }
   if (state.tier !== null) {
-    parts.push(['tier', state.tier.map((value) => value ?? 'any').join(',')]);
+    parts.push(['tier', state.tier.map((value) => value ?? 'any')]);
   }
   if (data.quarters.length > 1) {
     parts.push(['quarter', encodeURIComponent(data.quarters[state.quarter])]);

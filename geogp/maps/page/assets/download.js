@@ -15,16 +15,6 @@ function csvField(value) {
   return /[",\r\n]/.test(plain) ? `"${plain.replaceAll('"', '""')}"` : plain;
 }
 
-/** Return the thresholds of a tier as a part of a name, such as 100_20_100ms. */
-function tierTag({targets}, thresholds) {
-  const parts = targets.map(({threshold, unit}, place) => ({
-    value: thresholds[place], end: threshold.at_most ? unit : '',
-  }));
-  // As in the names of tiers, speeds come first.
-  return [...parts.filter(({end}) => !end), ...parts.filter(({end}) => end)]
-    .filter(({value}) => value !== null).map(({value, end}) => value + end).join('_').replace(/\W/g, '_');
-}
-
 /** Return a cell as a frame of one tile of the world, whose columns start at 180 degrees west. */
 function tileOf({zoom, column: first, row: top}, {column, row}) {
   const around = 2 ** zoom;
@@ -57,8 +47,7 @@ class Download {
   async columns() {
     const {data, reader, state, pictures: {painter}} = this.page;
     const law = data.levels && await painter.law(state.quarter);
-    const meeting = data.tiers && state.quarter === data.shown
-      && (await painter.joint()).meeting(state.tier);
+    const tier = data.tiers && await painter.tiers.column(state);
     const unit = data.suffix;
     const names = Object.keys(data.arrays);
     const arrays = await Promise.all(names.map((name) => painter.array(name, state.quarter)));
@@ -77,8 +66,8 @@ class Download {
         found[`p_at_${side}_${tag}_${unit}`] = short(
           law.probability(number, modelledOf(data, state.threshold), data.threshold.at_most));
       }
-      if (meeting) {
-        found[`p_tier_${tierTag(data.tiers, state.tier)}`] = short(meeting(number));
+      if (tier) {
+        found[tier.name] = short(tier.share(number));
       }
       names.forEach((name, place) => {
         const value = arrays[place].at(number);

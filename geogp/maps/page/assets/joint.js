@@ -73,24 +73,6 @@ function tripleShare([h1, h2, h3], [r12, r13, r23]) {
   return quickShare(h1) * pairShare(h2, h3, r23) + sum / (2 * Math.PI);
 }
 
-/**
- * Return the probability that up to three normal scores are at most some scores, from the correlations
- * of 1 and 2, 1 and 3, and 2 and 3. A score that is almost surely below its end has no effect.
- */
-function jointShare(ends, correlations) {
-  if (ends.some((end) => end <= -CERTAIN)) {
-    return 0;
-  }
-  const sure = ends.length > 1 ? ends.findIndex((end) => end >= CERTAIN) : -1;
-  if (sure >= 0) {
-    return jointShare(ends.filter((_, place) => place !== sure), [correlations[2 - sure]]);
-  }
-  const share = ends.length === 3 ? tripleShare(ends, correlations)
-    : ends.length === 2 ? pairShare(...ends, correlations[0])
-      : ends.length === 1 ? quickShare(ends[0]) : 1;
-  return Math.min(Math.max(share, 0), 1);
-}
-
 /** The predictive distribution of several targets in every cell: their laws, and a Gaussian copula. */
 class JointLaw {
   /**
@@ -100,6 +82,24 @@ class JointLaw {
    */
   constructor(targets, laws, correlations) {
     Object.assign(this, {targets, laws, correlations});
+  }
+
+  /**
+   * Return the probability that up to three normal scores are at most some scores, from the correlations
+   * of 1 and 2, 1 and 3, and 2 and 3. A score that is almost surely below its end has no effect.
+   */
+  static share(ends, correlations) {
+    if (ends.some((end) => end <= -CERTAIN)) {
+      return 0;
+    }
+    const sure = ends.length > 1 ? ends.findIndex((end) => end >= CERTAIN) : -1;
+    if (sure >= 0) {
+      return JointLaw.share(ends.filter((_, place) => place !== sure), [correlations[2 - sure]]);
+    }
+    const share = ends.length === 3 ? tripleShare(ends, correlations)
+      : ends.length === 2 ? pairShare(...ends, correlations[0])
+        : ends.length === 1 ? quickShare(ends[0]) : 1;
+    return Math.min(Math.max(share, 0), 1);
   }
 
   /**
@@ -114,7 +114,7 @@ class JointLaw {
     const pairs = limits.flatMap((one, first) => limits.slice(first + 1).map((other) => ({
       array: this.correlations[one.place + other.place - 1], sign: one.sign * other.sign,
     })));
-    return (cell) => jointShare(
+    return (cell) => JointLaw.share(
       limits.map(({law, value, sign}) => sign * law.score(cell, value)),
       pairs.map(({array, sign}) => sign * array.at(cell)));
   }

@@ -9,7 +9,7 @@ class Legends {
     const {data} = this.page;
     const timed = areas || tiles;
     return probability ? `probability of ${thresholdWords(data, state.threshold)}`
-      : tier ? `probability of ${tierWords(data.tiers, state.tier)}`
+      : tier ? `probability of ${tierWords(data.tiers.targets, state.tier)}`
       : timed ? `${label}, ${timed.times[timeOf(timed, data.quarters[state.quarter])]}` : label;
   }
 
@@ -43,8 +43,8 @@ class Legends {
     const {data, pictures: {painter}} = this.page;
     const other = data.quarters.length > 1 && state.quarter !== data.shown;
     const asked = layer.source.live && state.point === null;
-    const inQuarter = layer.source.tier ? '' : !painter.inTime(layer) ? 'This layer is the same for all quarters.'
-      : layer.source.areas ? '' : sizeWords(data);
+    const inQuarter = !painter.inTime(layer) ? 'This layer is the same for all quarters.'
+      : layer.source.areas || layer.source.tier ? '' : sizeWords(data);
     return [asked ? 'Click a place to draw its kernel.' : '', layer.hint, other ? inQuarter : '']
       .filter(Boolean).join(' ');
   }

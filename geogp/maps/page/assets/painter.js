@@ -7,6 +7,7 @@ class Painter {
     this.data = data;
     this.laws = new Map();
     this.kernel = new Kernel(data, () => this.mask());
+    this.tiers = data.tiers && new Tiers(data, this);
   }
 
   /** Return the predictive distributions of a quarter. */
@@ -25,20 +26,6 @@ class Painter {
     const [shown, ...stacks] = await Promise.all(
       [this.law(data.shown), ...data.past.quantiles.map(unpack)]);
     return new PastLaw(shown, stacks.map((stack) => this.inQuarter(stack, quarter)));
-  }
-
-  /** Return the predictive distributions of all targets in the shown quarter. */
-  joint() {
-    this.jointLaw = this.jointLaw || this.loadJoint();
-    return this.jointLaw;
-  }
-
-  async loadJoint() {
-    const {tiers: {targets, correlations}, shown} = this.data;
-    const laws = targets.map(async ({levels, quantiles}) => (
-      levels ? new Law(levels, await Promise.all(quantiles.map(unpack))) : this.law(shown)));
-    return new JointLaw(
-      targets, await Promise.all(laws), await Promise.all(correlations.map(unpack)));
   }
 
   /** Return the plane of another quarter, with a value for each cell of the map. */
@@ -68,7 +55,7 @@ class Painter {
       parts.push(state.threshold);
     }
     if (source.tier) {
-      parts.push(state.tier.join('/'), state.quarter === this.data.shown);
+      parts.push(state.tier);
     }
     if (source.live) {
       parts.push(state.point && state.point.join(','));
@@ -80,7 +67,8 @@ class Painter {
   inTime(layer) {
     const {source} = layer;
     const {past} = this.data;
-    return 'quantile' in source || 'width' in source || Boolean(source.probability || source.change)
+    return 'quantile' in source || 'width' in source
+      || Boolean(source.probability || source.tier || source.change)
       || Boolean(past && past.arrays && source.array in past.arrays)
       || Boolean(source.areas && source.areas.times.length > 1);
   }
@@ -112,7 +100,7 @@ class Painter {
       return {...this.painted(inside, scale, (cell) => array.at(cell)), note};
     }
     if (source.tier) {
-      return this.tier(await this.joint(), inside, scale, state);
+      return this.tiers.paint(inside, scale, state);
     }
     const law = await this.law(state.quarter);
     if (source.probability) {
@@ -130,16 +118,6 @@ class Painter {
         (cell) => law.quantile(cell, high) - law.quantile(cell, low));
     }
     return this.quantiles(law, inside, scale, source.quantile);
-  }
-
-  /** Colour by the probability of meeting all thresholds of a tier in the shown quarter. */
-  tier(joint, inside, scale, {tier, quarter}) {
-    const {width, height} = this.data.frame;
-    const meeting = joint.meeting(tier);
-    const shares = Float64Array.from(
-      {length: width * height}, (_, cell) => (inside(cell) ? meeting(cell) : NaN));
-    const note = tierQuarter(this.data, quarter) || tierSide(this.data, joint, inside, tier, shares);
-    return {...this.painted(inside, scale, (cell) => shares[cell]), note};
   }
 
   /** Colour areas by their values, areas without a direction with stripes. */

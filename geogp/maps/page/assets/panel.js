@@ -27,9 +27,7 @@ class Panel {
       this.addSlider('threshold', data.threshold.values.length,
         (place) => page.update({threshold: data.threshold.values[place]}));
     }
-    if (data.tiers) {
-      this.addTier(document.getElementById('geogp-tier'));
-    }
+    this.tier = data.tiers && new TierControls(page, this);
     if (data.quarters.length > 1) {
       this.addSlider('quarter', data.quarters.length, (place) => page.update({quarter: place}));
       this.addPlay();
@@ -104,48 +102,6 @@ class Panel {
     select.addEventListener('change', () => this.page.update({beside: select.value || null}));
   }
 
-  /** Add the choice of a tier of the run, and a slider for the threshold of each target. */
-  addTier(box) {
-    const {page} = this;
-    const {targets, choices} = page.data.tiers;
-    const choice = document.getElementById('geogp-tier-choice');
-    for (const [place, {name}] of choices.entries()) {
-      const option = element('option', '', name);
-      option.value = place;
-      choice.append(option);
-    }
-    choice.addEventListener('change', () => page.update({tier: choices[choice.value].values}));
-    for (const [place, {subject, threshold: {values}}] of targets.entries()) {
-      const id = `geogp-tier-${place}`;
-      const slider = Object.assign(element('div', 'geogp-slider'), {id});
-      const label = element('label', '', subject.charAt(0).toUpperCase() + subject.slice(1));
-      const words = Object.assign(element('output'), {id: `${id}-words`});
-      const field = Object.assign(element('input'), {id: `${id}-field`, type: 'range', step: 1});
-      label.htmlFor = field.id;
-      words.htmlFor = field.id;
-      slider.append(label, words, field);
-      box.append(slider);
-      this.addSlider(`tier-${place}`, values.length, (at) => page.update(
-        {tier: page.state.tier.map((value, own) => (own === place ? values[at] : value))}));
-    }
-  }
-
-  /** Show the tier of a state, while a layer shows its probability. */
-  showTier({layer, beside, tier}) {
-    const {data: {tiers: {targets, choices}}, layers} = this.page;
-    const sources = [layer, beside].map((id) => (layers.get(id) || {source: {}}).source);
-    const used = sources.some((source) => source.tier);
-    document.getElementById('geogp-tier').hidden = !used;
-    document.getElementById('geogp-threshold').hidden = used && !sources.some(
-      (source) => source.probability);
-    const same = choices.findIndex(({values}) => values.every((value, place) => value === tier[place]));
-    document.getElementById('geogp-tier-choice').value = same < 0 ? '' : same;
-    for (const [place, target] of targets.entries()) {
-      const words = tier[place] === null ? `any ${target.subject}` : thresholdWords(target, tier[place]);
-      this.setSlider(`tier-${place}`, target.threshold.values.indexOf(tier[place]), words);
-    }
-  }
-
   /** Add the button that shows one quarter after the other, until the last or a second click. */
   addPlay() {
     const {page} = this;
@@ -210,7 +166,7 @@ class Panel {
       this.setSlider('threshold', place, thresholdWords(data, state.threshold));
     }
     if (data.tiers) {
-      this.showTier(state);
+      this.tier.show(state);
     }
     if (data.quarters.length > 1) {
       this.setSlider('quarter', state.quarter, data.quarters[state.quarter]);

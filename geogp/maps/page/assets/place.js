@@ -115,8 +115,7 @@ class PlaceCard {
     }
     body.append(list);
     if (data.tiers) {
-      body.append(element('p', 'geogp-hint', found.tier ? tierSentence(found.tier, data.predicted)
-        : tierQuarter(data, state.quarter).text));
+      body.append(element('p', 'geogp-hint', tierSentence(found.tier, data)));
     }
     if (found.level !== null) {
       body.append(element('p', 'geogp-hint', `Median and intervals are those of ${data.predicted}: what `
@@ -129,8 +128,8 @@ class PlaceCard {
       body.append(element('p', 'geogp-hint',
         `Farther than ${formatNumber(data.far_km)} km from any measurement: this prediction is uncertain.`));
     }
-    const first = words.filter(({main}) => main);
-    const said = [...first, ...words.filter(({main}) => !main)].slice(0, 6).map(({name, value}) => `${name}: ${value}`).join('; ');
+    const first = [...words].sort((one, other) => Boolean(other.main) - Boolean(one.main));
+    const said = first.slice(0, 6).map(({name, value}) => `${name}: ${value}`).join('; ');
     this.announce([found.county, found.stratum, said].filter(Boolean).join(', '));
     return chart;
   }

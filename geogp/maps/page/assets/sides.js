@@ -1,8 +1,6 @@
 const HALF = 0.5;
 const NEARLY = 0.02;
 const MOST_SORTED = 20000;
-const SOME_CELLS = 2000;
-const MIXING = 0x9E3779B1;
 
 /** Return the least and the largest value of a region's cells, and of those without 2 % on each side. */
 function endsOf({width, height}, inside, value) {
@@ -47,35 +45,6 @@ function thresholdSide(data, law, inside, threshold) {
     at: modelledOf(data, value), words: `${formatNumber(value)} ${data.unit}`, changes: {threshold: value},
   })).filter(({at}) => low < at && at <= high).map((one) => ({...one, far: Math.abs(one.at - wish)}));
   return sideNote(everywhere((low >= wish) !== atMost, least < wish && wish <= most), found, 'threshold');
-}
-
-/** Return a note that tiers are of the shown quarter, if a state has another one, otherwise null. */
-function tierQuarter({quarters, shown}, quarter) {
-  return quarter === shown ? null : {
-    text: `Tiers are those of ${quarters[shown]} only.`,
-    offer: {words: `Show ${quarters[shown]}`, changes: {quarter: shown}},
-  };
-}
-
-/** Return a note if nearly all tiles are on the same side of 50 % of a tier, otherwise null. */
-function tierSide({frame, tiers}, joint, inside, thresholds, shares) {
-  const {least, low, high, most} = endsOf(frame, inside, (cell) => shares[cell]);
-  if (low < HALF && high >= HALF) {
-    return null;
-  }
-  // Other tiers are computed for some cells only, whose numbers are mixed so that they fill the region.
-  const apart = Math.ceil(shares.length / SOME_CELLS);
-  const some = (cell) => inside(cell) && (Math.imul(cell, MIXING) >>> 0) % apart === 0;
-  const far = (values) => values.reduce((sum, value, place) => {
-    const [one, other] = [value, thresholds[place]].map(
-      (end) => (end === null ? null : modelledOf(tiers.targets[place], end)));
-    return sum + (one === null || other === null ? Number(one !== other) : Math.abs(one - other));
-  }, 0);
-  const found = tiers.choices.filter(({values}) => {
-    const ends = endsOf(frame, some, joint.meeting(values));
-    return ends.low < HALF && ends.high >= HALF;
-  }).map(({name, values}) => ({words: name, far: far(values), changes: {tier: values}}));
-  return sideNote(everywhere(low >= HALF, least < HALF && most >= HALF), found, 'tier of the run');
 }
 
 /** Return a note if nearly all tiles have one class, or are on the same side of a class, otherwise null. */

@@ -58,5 +58,5 @@ function say(text) {
   document.querySelector('.geogp-map').textContent = text;
 }
 
-window.geogp = {unpack, placeOfH3, Law, normalShare, normalScore, jointShare, cellAt, centreOf, cornersOf};
+window.geogp = {unpack, placeOfH3, Law, normalShare, normalScore, cellAt, centreOf, cornersOf};
 startPage();

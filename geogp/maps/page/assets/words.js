@@ -23,7 +23,7 @@ function placeWords(found, data, state) {
     }
   }
   if (found.tier) {
-    words.push(...tierFacts(found.tier, data.tiers));
+    words.push(...tierFacts(found.tier));
   }
   for (const layer of data.layers) {
     const name = layer.source.array;
@@ -46,45 +46,6 @@ function placeWords(found, data, state) {
     });
   }
   return words;
-}
-
-/** Return the thresholds of a tier as text, such as at least 7 Mbps download and at least 1 Mbps upload. */
-function tierWords({targets}, thresholds) {
-  const parts = targets.map((target, place) => ({target, value: thresholds[place]}))
-    .filter(({value}) => value !== null)
-    .map(({target, value}) => `${thresholdWords(target, value)} ${target.name}`);
-  return parts.length > 1 ? `${parts.slice(0, -1).join(', ')} and ${parts[parts.length - 1]}` : parts[0];
-}
-
-/** Return what the card says of a tier: its probability, and each target alone. */
-function tierFacts({share, targets}, tiers) {
-  const thresholds = targets.map(({threshold}) => threshold);
-  const together = thresholds.filter((value) => value !== null).length > 1 ? ' together' : '';
-  const words = [{
-    name: `Probability of ${tierWords(tiers, thresholds)}${together}`, value: formatShare(share), main: true,
-  }];
-  for (const [place, {target, threshold, band, share: alone}] of targets.entries()) {
-    if (threshold !== null) {
-      words.push({
-        name: `Alone: ${thresholdWords(target, threshold)} ${target.name}`, value: formatShare(alone),
-      });
-    }
-    if (place > 0) {
-      words.push({
-        name: `Median ${target.subject}, 95 % interval`, value: bandWords(band, target.unit, false),
-      });
-    }
-  }
-  return words;
-}
-
-/** Return a sentence that compares the probability of a tier with that of unrelated targets. */
-function tierSentence({share, targets}, predicted) {
-  const product = targets.reduce((sum, {share: alone}) => sum * alone, 1);
-  const [together, apart] = [formatShare(share), formatShare(product)];
-  return `The tier: ${together} of ${predicted} here are expected to meet all its thresholds together. ${
-    together === apart ? 'It would be the same if the targets were unrelated.'
-      : `If the targets were unrelated, it would be ${apart}.`}`;
 }
 
 /** Return a value of a layer as text: a class, a share, or a number. */
