@@ -11,13 +11,22 @@ from shapely.geometry import MultiPolygon, box
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "maps"))
 
-from maps_worlds import World, irregular_region, make_slices, make_world, smooth_prediction
+from maps_worlds import (
+    World,
+    irregular_region,
+    make_joint,
+    make_slices,
+    make_world,
+    smooth_prediction,
+)
 
 from geogp.distributions.class_prediction import ClassPrediction
 from geogp.distributions.count_prediction import predict_counts
 from geogp.distributions.student_sum import NormalPlusStudent
 from geogp.geodata.places.layers import PolygonLayer
+from geogp.geodata.tiles.targets import target_names
 from geogp.geodata.tiles.thresholds import thresholds_of
+from geogp.geodata.tiles.tiers import tiers_of
 from geogp.maps.grid import build_grid
 from geogp.maps.page.interactive_page import map_page
 from geogp.maps.page.kernel_basis import coarser, kernel_basis
@@ -79,10 +88,12 @@ def make_page(
     df=None,
     up=0,
     invented=False,
+    together=None,
     **options,
 ) -> Made:
     """Return a page of a synthetic region with `past` earlier quarters, `up` zooms coarser.
 
+    With `together`, such as "download,upload", the page has tiers of these targets.
     With `df`, the law is that of a normal and a Student-t part with so many degrees of freedom.
     """
     region = replace(irregular_region(name), invented=invented)
@@ -111,11 +122,18 @@ def make_page(
         squares(region, "county", ["Adjuntas", county, "Mayagüez"]),
         towns(region, ["Ponce", "San Juan"]),
         averages(world.measured, past + 1),
+        *(together_of(world, together) if together else ()),
     )
     grid = world.grid.assign({f"level_{quantity_of(target).suffix}": level_of(world.grid, target)})
     data = page_data(grid, content)
     page = map_page(data, region, content.counties, **{"notes": ["A note."]} | options)
     return Made(world, content, data, page)
+
+
+def together_of(world, targets):
+    """Return joint predictions of targets, and the tiers of a mobile map of them."""
+    names = target_names(targets)
+    return make_joint(world.tiles, world.prediction, names), tiers_of(targets)
 
 
 def level_of(grid, target):

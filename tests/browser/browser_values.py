@@ -2,8 +2,15 @@
 
 import numpy as np
 
+from geogp.distributions.joint_prediction import JointPrediction
+from geogp.distributions.prediction import Prediction
 from geogp.maps.page.packing import unpack
-from geogp.maps.page.page_quantiles import past_quantiles, probabilities, unpack_quantiles
+from geogp.maps.page.page_quantiles import (
+    normal_scores,
+    past_quantiles,
+    probabilities,
+    unpack_quantiles,
+)
 from geogp.value_scales import scale_of
 
 LEVELS = 96
@@ -63,6 +70,33 @@ def probability(data, quarter, threshold):
     return result
 
 
+def joint(data, values):
+    """Return the probability that all values of a tier hold, (h, w); NaN outside the region."""
+    tiers, signs, scores = data["tiers"], [], []
+    inside = np.isfinite(unpack(data["arrays"]["far"]))
+    for target, value in zip(tiers["targets"], values, strict=True):
+        of = data if target["levels"] is None else target
+        held = unpack_quantiles(of["quantiles"], of["levels"])[:, inside]
+        signs.append(-1 if target["threshold"]["at_most"] else 1)
+        endless = np.full((1, held.shape[1]), -np.inf)
+        at = endless if value is None else normal_scores(held, of["levels"], np.log10([[value]]))
+        scores.append(signs[-1] * at[0])
+    R = np.tile(np.eye(len(signs)), (inside.sum(), 1, 1))
+    pairs = zip(*np.triu_indices(len(signs), 1), strict=True)
+    for (one, other), packed in zip(pairs, tiers["correlations"], strict=True):
+        R[:, one, other] = R[:, other, one] = unpack(packed)[inside]
+    result = np.full(inside.shape, np.nan)
+    result[inside] = normal_joint(R * np.outer(signs, signs)).probability(at_least=scores)
+    return result
+
+
+def normal_joint(R):
+    """Return standard normal targets with correlations R, (n, t, t)."""
+    ones = np.ones(len(R))
+    normal = Prediction(0 * ones, ones / 2, ones / 2)
+    return JointPrediction(tuple("abc"[: R.shape[1]]), (normal,) * R.shape[1], R)
+
+
 def layer_of(data, name):
     return next(one for one in data["layers"] if one["id"] == name)
 
@@ -85,10 +119,10 @@ def values_of(data, name, quarter, threshold=None):
     return held[0] if held.ndim == 3 else held
 
 
-def assert_coloured(picture, values, scale):
+def assert_coloured(picture, values, scale, edge=1e-9):
     """Check every pixel: the colour of its value, and none outside the region.
 
-    Where a value lies on the edge of two colours (1e-9 of the scale), either is right.
+    Where a value lies on the edge of two colours (`edge` of the scale), either is right.
     """
     found = pixels(picture)
     low, high = scale["low"] + scale["shift"], scale["high"] + scale["shift"]
@@ -105,7 +139,7 @@ def assert_coloured(picture, values, scale):
     colours = np.array([[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in scale["colours"]])
     assert len(colours) == LEVELS
     right = np.zeros(inside.sum(), bool)
-    for nudge in (-1e-9, 1e-9):
+    for nudge in (-edge, edge):
         number = np.clip(np.floor((place[inside] + nudge) * LEVELS), 0, LEVELS - 1).astype(int)
         right |= np.all(colours[number] == found[inside, :3], axis=1)
     assert right.all()

@@ -1,12 +1,13 @@
 """Synthetic regions with known predictions, for the tests of maps."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import shapely.affinity
 import xarray as xr
 from shapely.geometry import MultiPolygon, Point, Polygon, box
 
+from geogp.distributions.joint_prediction import JointPrediction
 from geogp.distributions.prediction import Prediction
 from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.region import Region, Tiles
@@ -57,6 +58,20 @@ def smooth_prediction(tiles, seed=0):
     across, up = (lon - lon.min()) / np.ptp(lon), (lat - lat.min()) / np.ptp(lat)
     mean = 1.3 + 0.5 * np.sin(5 * across + seed) * np.cos(4 * up)
     return Prediction(mean, 0.02 + 0.05 * across, np.full(len(tiles), 0.09))
+
+
+def make_joint(tiles, first, names=("download", "upload", "latency")):
+    """Return joint predictions whose correlations go from -0.9 to 0.95 from west to east."""
+    lon, lat = tiles.centres
+    across, up = (lon - lon.min()) / np.ptp(lon), (lat - lat.min()) / np.ptp(lat)
+    ones, none = np.ones(len(tiles)), np.zeros(len(tiles))
+    r, turned, risen = -0.9 + 1.85 * across, 6 * up, 0.3 + across
+    # Correlations are cosines between three directions.
+    third = np.cos(risen) * np.cos(turned), np.cos(risen) * np.sin(turned), np.sin(risen)
+    sides = np.stack([(ones, none, none), (r, np.sqrt(1 - r**2), none), third])[: len(names)]
+    further = [replace(first, mean=first.mean / 2 + level) for level in (0.1, 1.3)]
+    marginals = (first, *further)[: len(names)]
+    return JointPrediction(names, marginals, np.einsum("idn,jdn->nij", sides, sides))
 
 
 def make_world(region, zoom, target="download"):

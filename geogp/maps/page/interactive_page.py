@@ -120,7 +120,7 @@ def _rendered(
     content: dict[str, Any], data: str, outlines: str, answers: PageAnswers
 ) -> tuple[str, str]:
     """Return a page and its policy, from the content of the page, also as JSON `data`."""
-    leaflet, own = page_scripts()
+    leaflet, own = page_scripts(tiers=content["tiers"] is not None)
     # The browser may run these scripts, so they contain no text from data.
     styles, scripts = page_styles(), (leaflet, outlines, own)
     policy = page_policy(styles, scripts, TILE_HOSTS if content["base_map"] else ())

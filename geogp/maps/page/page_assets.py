@@ -31,6 +31,9 @@ SCRIPTS = (
 )
 """The page's own scripts, in the order of their dependencies."""
 
+TIER_SCRIPTS = ("joint.js", "tiers.js")
+"""Scripts that only a page with tiers has, before the last of the others."""
+
 _LEAFLET = "vendored/leaflet/dist"
 _COMMENT = re.compile(r"^ *(/\*\*.*?\*/|//[^\n]*)\n", re.MULTILINE | re.DOTALL)
 """A comment on lines of its own."""
@@ -45,14 +48,16 @@ def asset(name: str) -> str:
 
 
 @cache
-def page_scripts() -> tuple[str, str]:
+def page_scripts(*, tiers: bool = False) -> tuple[str, str]:
     """Return two scripts of every page: Leaflet, and the page's own scripts as one.
 
     The page has its own scripts without the comments, which would be a quarter of their length.
+    With `tiers`, they include `TIER_SCRIPTS`.
     """
     # Leaflet's source map is not part of the package.
     leaflet = re.sub(r"\n//# sourceMappingURL=.*", "", _text(f"{_LEAFLET}/leaflet.js"))
-    own = _COMMENT.sub("", "\n".join(asset(name) for name in SCRIPTS))
+    names = (*SCRIPTS[:-1], *(TIER_SCRIPTS if tiers else ()), SCRIPTS[-1])
+    own = _COMMENT.sub("", "\n".join(asset(name) for name in names))
     return leaflet, f"(() => {{\n'use strict';\n{own}}})();\n"
 
 

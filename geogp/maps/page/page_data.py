@@ -17,6 +17,7 @@ The browser decodes and draws the data; the page contains no pictures. The keys 
   numbers of tests their sums, packed: a row for each quarter, and a column for each cell with
   tests, in the order of the cells;
 - ``level``: null, or the packed level of each tile in the shown quarter, as values of the model;
+- ``tiers``: null, or the targets and tiers of a map of several targets; see `page_tiers`;
 - ``arrays``: rasters of numbers of tests, of the flag for far tiles, and of indices in ``names``;
 - ``places``: counties and urban areas with their bounds and a place in them, and towns, the largest
   first; ``towns_left_out``: a sentence if there are too many towns, else empty;
@@ -34,10 +35,12 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from geogp.distributions.joint_prediction import JointPrediction
 from geogp.distributions.quantity import Quantity
 from geogp.geodata.places.layers import PolygonLayer
 from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.tiles.thresholds import Threshold, nearest_threshold
+from geogp.geodata.tiles.tiers import Tier
 from geogp.maps.frame import Floats, Frame
 from geogp.maps.grid import FLAG_FILL, strata_in
 from geogp.maps.kernel_slices import KernelSlice, check_slices
@@ -49,6 +52,7 @@ from geogp.maps.page.page_layers import (
     slice_layers,
     speed_layers,
     tests_layer,
+    tier_layer,
 )
 from geogp.maps.page.page_places import (
     labelled_tiles,
@@ -60,16 +64,14 @@ from geogp.maps.page.page_quantiles import (
     PAST_LEVELS,
     QuarterMap,
     cautious_level,
-    choose_levels,
     pack_past,
-    pack_quantiles,
     pack_within,
+    packed_law,
     past_quantiles,
     probability_error,
     quantiles_of,
-    slider_values,
-    unpack_quantiles,
 )
+from geogp.maps.page.page_tiers import check_joint, pack_tiers
 from geogp.maps.prediction_grid import LEVEL
 from geogp.maps.target_quantities import quantity_of
 from geogp.maps.views import PROVIDER, QUESTIONS, kernel_label, veiled, views_of
@@ -102,7 +104,8 @@ class PageContent:
     has the grid's tiles; all other quarters have the same tiles. `slices` are kernel slices,
     `kernel` is the reduced kernel, `thresholds` are the thresholds of the run. `measured` are the
     averages of all tests in each quarter and in each tile with tests (for numbers of tests, sums),
-    (q, m), NaN without tests.
+    (q, m), NaN without tests. `joint` are the predictions of several targets for the tiles in the
+    shown quarter, the grid's target first; `tiers` are the tiers of the run.
     """
 
     region: Region
@@ -117,6 +120,8 @@ class PageContent:
     counties: PolygonLayer | None = None
     urban_areas: PolygonLayer | None = None
     measured: Floats | None = None
+    joint: JointPrediction | None = None
+    tiers: tuple[Tier, ...] = ()
 
     @property
     def past(self) -> list[QuarterMap]:
@@ -143,11 +148,12 @@ class PageContent:
 def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
     """Return the data of a page, as described at the top of this module.
 
-    Raises DataError if a slice or a prediction does not fit the tiles, or the grid has no finite
-    value.
+    Raises DataError if a slice or a prediction does not fit the tiles, the grid has no finite
+    value, or the joint predictions have no tiers or not the grid's target first.
     """
     target = str(grid.attrs["target"])
     quantity = quantity_of(target)
+    check_joint(content.joint, content.tiers, target, content.tiles)
     frame = Frame.of_grid(grid)
     arrays, names = _arrays(grid, content, frame)
     packed = quantity.counted or quantity.classes
@@ -201,33 +207,19 @@ def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
 
 def _speeds(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
     """Return levels, quantiles, threshold, layers and steps for a map of averages."""
-    quantity = quantity_of(str(grid.attrs["target"]))
-    bound, scale = quantity.bound, quantity.scale
+    target = str(grid.attrs["target"])
+    quantity = quantity_of(target)
+    scale, at_most = quantity.scale, quantity.bound == "upper"
     shown = content.quarters[content.shown]
-    levels = choose_levels(shown.prediction, bound)
-    quantiles = quantiles_of(shown.prediction, levels)
-    full = pack_within(
-        lambda step: pack_quantiles(shown.tiles, quantiles, levels, step),
-        SHOWN_TEXT,
-        decade=scale.decade,
-    )
-    frame = Frame.of_tiles(shown.tiles)
-    decoded = unpack_quantiles(full, levels)[(slice(None), *frame.pixels(shown.tiles))]
-    low, high = np.percentile(quantiles[[0, -1]], [1, 99], axis=1)[[0, 1], [0, 1]]
-    least, most = map(float, scale.values([low, high]))
-    values = slider_values(least, most, content.thresholds, factors=scale.logarithmic)
-    if scale.most is not None:
-        values = [value for value in values if 0 < value < scale.most]
-    choices = content.thresholds or [Threshold(v, str(grid.attrs["target"])) for v in values]
+    law = packed_law(shown, target, content.thresholds, SHOWN_TEXT)
+    levels, quantiles, decoded, full = law.levels, law.quantiles, law.decoded, law.packed
+    choices = content.thresholds or [Threshold(value, target) for value in law.values]
     error_of = partial(
-        probability_error,
-        levels=levels,
-        thresholds=scale.modelled(values),
-        at_most=bound == "upper",
+        probability_error, levels=levels, thresholds=scale.modelled(law.values), at_most=at_most
     )
-    error, tiles = error_of(shown.prediction, decoded)
+    error, on_tiles = error_of(shown.prediction, decoded)
     step = f"quantile_{scale.tag}"
-    steps = {step: full[0]["step"], "probability": error, "probability_tiles": tiles}
+    steps = {step: full[0]["step"], "probability": error, "probability_tiles": on_tiles}
     past, change = None, None
     if content.past:
         cells = _cells_of(shown.tiles, content.past[0].tiles)
@@ -246,17 +238,24 @@ def _speeds(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
             first = rounded[1, 0, cells]
             since = scale.changes(quantiles[levels.index(0.5)] - first)
             change = (content.quarters[0].label, since)
-    cautious = scale.values(quantiles[levels.index(cautious_level(bound))])
+    cautious = scale.values(quantiles[levels.index(cautious_level(quantity.bound))])
+    layers = speed_layers(grid, content.predicted, cautious, change)
+    tiers = None
+    if content.joint is not None:
+        tiers, own = pack_tiers(shown, content.joint, content.tiers, law)
+        steps |= own
+        layers.append(tier_layer(content.predicted))
     return {
         "levels": list(levels),
         "quantiles": full,
         "past": past,
         "threshold": {
-            "values": values,
+            "values": law.values,
             "shown": nearest_threshold(choices, np.median(quantiles[levels.index(0.5)])).value,
-            "at_most": bound == "upper",
+            "at_most": at_most,
         },
-        "layers": speed_layers(grid, content.predicted, cautious, change),
+        "tiers": tiers,
+        "layers": layers,
         "arrays": {},
         "steps": steps,
     }
@@ -302,6 +301,7 @@ def _by_arrays(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
         "quantiles": None,
         "past": past or None,
         "threshold": None,
+        "tiers": None,
         "layers": array_layers(grid, content.predicted),
         "arrays": shown,
         "steps": {name: array["step"] for name, array in shown.items()},

@@ -128,6 +128,22 @@ def speed_layers(
     return layers
 
 
+def tier_layer(predicted: str) -> Layer:
+    """Return the layer of the probability that the thresholds of several targets hold together."""
+    view = View(
+        "tier",
+        "",
+        "Probability of a tier",
+        "probability that all thresholds hold together",
+        PROBABILITY_PALETTE,
+        share_scale,
+        "The share of {predicted} expected to meet all thresholds of the tier together.",
+        "",
+        WHO_IS_SERVED,
+    )
+    return layer_json(view, predicted, {"tier": True}, np.zeros(1))
+
+
 def array_layers(grid: xr.Dataset, predicted: str) -> list[Layer]:
     """Return a layer for each view, whose values are an array with the name of the view."""
     return [

@@ -19,6 +19,7 @@ from geogp.geodata.tiles.thresholds import Threshold
 from geogp.maps.frame import Floats, Frame
 from geogp.maps.page.packing import Packed, filled, pack, text_bytes, unpack
 from geogp.maps.scales import round_ladder
+from geogp.maps.target_quantities import quantity_of
 
 SAMPLE = 20_000
 """Errors are computed for at most this number of tiles, evenly spaced among all tiles."""
@@ -56,6 +57,21 @@ class QuarterMap:
     prediction: Prediction
 
 
+@dataclass(frozen=True)
+class PackedLaw:
+    """The predictions of a target in the shown quarter, for m levels and n tiles.
+
+    `quantiles` (m, n) are exact, `decoded` (m, n) are what a page reads from `packed`. `values` are
+    thresholds for a slider, in the unit of the target, sorted.
+    """
+
+    levels: tuple[float, ...]
+    quantiles: Floats
+    packed: list[Packed]
+    decoded: Floats
+    values: list[float]
+
+
 def cautious_level(bound: str) -> float:
     """Return the level of the cautious bound: 0.05 for a lower bound, 0.95 for an upper bound."""
     return 0.05 if bound == "lower" else 0.95
@@ -72,7 +88,7 @@ def choose_levels(prediction: Prediction, bound: str) -> tuple[float, ...]:
     """
     linear = prediction.shape.linear_scores
     first = tuple(sorted({*(PAST_LEVELS if linear else SHOWN_LEVELS), cautious_level(bound)}))
-    few = prediction[_sample(len(prediction), _CHOSEN_ON)]
+    few = prediction[evenly_spaced(len(prediction), _CHOSEN_ON)]
     percents = np.arange(1, 100)
     at = quantiles_of(few, percents / 100)
     rows = {level: round(100 * level) - 1 for level in _FURTHER}
@@ -88,6 +104,30 @@ def choose_levels(prediction: Prediction, bound: str) -> tuple[float, ...]:
         tried = [tuple(sorted({*levels, level})) for level in _FURTHER if level not in levels]
         levels = min(tried, key=error)
     return levels
+
+
+def packed_law(
+    shown: QuarterMap, target: str, thresholds: Sequence[Threshold], most: int
+) -> PackedLaw:
+    """Return the packed predictions of a target in the shown quarter, in at most `most` bytes.
+
+    `thresholds` are among the values of the slider, and other values are round numbers.
+    """
+    quantity = quantity_of(target)
+    scale = quantity.scale
+    levels = choose_levels(shown.prediction, quantity.bound)
+    quantiles = quantiles_of(shown.prediction, levels)
+    packed = pack_within(
+        lambda step: pack_quantiles(shown.tiles, quantiles, levels, step), most, decade=scale.decade
+    )
+    pixels = Frame.of_tiles(shown.tiles).pixels(shown.tiles)
+    ends = np.percentile(quantiles[[0, -1]], [1, 99], axis=1)[[0, 1], [0, 1]]
+    low, high = scale.values(ends).tolist()
+    values = slider_values(low, high, thresholds, factors=scale.logarithmic)
+    if scale.most is not None:
+        values = [value for value in values if 0 < value < scale.most]
+    decoded = unpack_quantiles(packed, levels)[(slice(None), *pixels)]
+    return PackedLaw(levels, quantiles, packed, decoded, values)
 
 
 def quantiles_of(prediction: Prediction, levels: Sequence[float] | Floats) -> Floats:
@@ -271,7 +311,7 @@ def probability_error(
     each threshold, a value of the model, on all tiles or on evenly spaced tiles. `cells` (n,) are
     the positions of the tiles in `prediction`; by default, it has the same tiles.
     """
-    rows = _sample(decoded.shape[1], SAMPLE)
+    rows = evenly_spaced(decoded.shape[1], SAMPLE)
     used, cell = np.unique(rows if cells is None else cells[rows], return_inverse=True)
     few = prediction[used]
     predicted = probabilities(decoded[:, rows], levels, thresholds, at_most=at_most)
@@ -282,5 +322,6 @@ def probability_error(
     return worst, len(rows)
 
 
-def _sample(n: int, most: int) -> NDArray[np.intp]:
+def evenly_spaced(n: int, most: int) -> NDArray[np.intp]:
+    """Return at most `most` of the numbers below n, evenly spaced."""
     return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.intp))

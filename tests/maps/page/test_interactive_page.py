@@ -23,7 +23,7 @@ from geogp.maps.frame import Frame
 from geogp.maps.page.interactive_page import TILE_HOSTS, PageAnswers, map_page, with_answers
 from geogp.maps.page.kernel_basis import coarser
 from geogp.maps.page.packing import json_text, unpack
-from geogp.maps.page.page_assets import SCRIPTS, asset, page_scripts, page_styles
+from geogp.maps.page.page_assets import SCRIPTS, TIER_SCRIPTS, asset, page_scripts, page_styles
 from geogp.maps.page.page_data import PageContent, page_data
 from geogp.maps.page.page_quantiles import QuarterMap
 
@@ -304,13 +304,14 @@ def test_a_latency_is_bounded_above(latency_world):
 
 
 def test_the_pages_own_scripts_are_small_and_read_no_html():
-    for name in SCRIPTS:
+    for name in (*SCRIPTS, *TIER_SCRIPTS):
         text = asset(name)
         assert len(text.splitlines()) <= 210
         assert max(map(len, text.splitlines())) <= 110
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", text)
     assert not re.search(r"/\*|//[^\n]*[.:]$", page_scripts()[1].replace("://", ""))
-    assert len(page_scripts()[1]) < 88_000
+    assert len(page_scripts()[1]) < 89_000
+    assert len(page_scripts(tiers=True)[1]) < 101_000
 
 
 def test_a_rough_map_takes_few_bytes_a_tile():

@@ -17,6 +17,10 @@ function readAddress(hash, data, layers) {
   if (threshold && data.threshold && data.threshold.values.includes(threshold[0])) {
     [state.threshold] = threshold;
   }
+  const tier = data.tiers && readTier(wishes.get('tier') || '', data.tiers.targets);
+  if (tier) {
+    state.tier = tier;
+  }
   const quarter = data.quarters.indexOf(wishes.get('quarter'));
   if (quarter >= 0) {
     state.quarter = quarter;
@@ -43,6 +47,9 @@ function writeAddress(state, view, data) {
     ['layer', encodeURIComponent(state.layer)]];
   if (state.threshold !== null) {
     parts.push(['threshold', state.threshold]);
+  }
+  if (state.tier !== null) {
+    parts.push(['tier', state.tier.map((value) => value ?? 'any')]);
   }
   if (data.quarters.length > 1) {
     parts.push(['quarter', encodeURIComponent(data.quarters[state.quarter])]);

@@ -47,6 +47,7 @@ class Download {
   async columns() {
     const {data, reader, state, pictures: {painter}} = this.page;
     const law = data.levels && await painter.law(state.quarter);
+    const tier = data.tiers && await painter.tiers.column(state);
     const unit = data.suffix;
     const names = Object.keys(data.arrays);
     const arrays = await Promise.all(names.map((name) => painter.array(name, state.quarter)));
@@ -64,6 +65,9 @@ class Download {
         const tag = `${state.threshold}`.replace('-', 'minus_');
         found[`p_at_${side}_${tag}_${unit}`] = short(
           law.probability(number, modelledOf(data, state.threshold), data.threshold.at_most));
+      }
+      if (tier) {
+        found[tier.name] = short(tier.share(number));
       }
       names.forEach((name, place) => {
         const value = arrays[place].at(number);

@@ -4,11 +4,12 @@ class Legends {
     this.page = page;
   }
 
-  /** Return the label of a layer's legend, with the threshold of probabilities or the time of areas. */
-  labelOf({label, source: {probability, areas, tiles}}, state) {
+  /** Return the label of a layer's legend, with the thresholds of probabilities or the time of areas. */
+  labelOf({label, source: {probability, tier, areas, tiles}}, state) {
     const {data} = this.page;
     const timed = areas || tiles;
     return probability ? `probability of ${thresholdWords(data, state.threshold)}`
+      : tier ? `probability of ${tierWords(data.tiers.targets, state.tier)}`
       : timed ? `${label}, ${timed.times[timeOf(timed, data.quarters[state.quarter])]}` : label;
   }
 
@@ -43,7 +44,7 @@ class Legends {
     const other = data.quarters.length > 1 && state.quarter !== data.shown;
     const asked = layer.source.live && state.point === null;
     const inQuarter = !painter.inTime(layer) ? 'This layer is the same for all quarters.'
-      : layer.source.areas ? '' : sizeWords(data);
+      : layer.source.areas || layer.source.tier ? '' : sizeWords(data);
     return [asked ? 'Click a place to draw its kernel.' : '', layer.hint, other ? inQuarter : '']
       .filter(Boolean).join(' ');
   }

@@ -66,6 +66,7 @@ class MapPage {
       beside: null,
       split: 0.5,
       threshold: data.threshold ? data.threshold.shown : null,
+      tier: data.tiers ? data.tiers.choices[data.tiers.shown].values : null,
       quarter: data.shown,
       point: null,
       marks: this.state ? this.state.marks

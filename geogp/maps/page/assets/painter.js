@@ -7,6 +7,7 @@ class Painter {
     this.data = data;
     this.laws = new Map();
     this.kernel = new Kernel(data, () => this.mask());
+    this.tiers = data.tiers && new Tiers(data, this);
   }
 
   /** Return the predictive distributions of a quarter. */
@@ -53,6 +54,9 @@ class Painter {
     if (source.probability) {
       parts.push(state.threshold);
     }
+    if (source.tier) {
+      parts.push(state.tier);
+    }
     if (source.live) {
       parts.push(state.point && state.point.join(','));
     }
@@ -63,7 +67,8 @@ class Painter {
   inTime(layer) {
     const {source} = layer;
     const {past} = this.data;
-    return 'quantile' in source || 'width' in source || Boolean(source.probability || source.change)
+    return 'quantile' in source || 'width' in source
+      || Boolean(source.probability || source.tier || source.change)
       || Boolean(past && past.arrays && source.array in past.arrays)
       || Boolean(source.areas && source.areas.times.length > 1);
   }
@@ -93,6 +98,9 @@ class Painter {
       const array = await arrayOf(source.array);
       const note = await classSide(this.data, layer, inside, arrayOf);
       return {...this.painted(inside, scale, (cell) => array.at(cell)), note};
+    }
+    if (source.tier) {
+      return this.tiers.paint(inside, scale, state);
     }
     const law = await this.law(state.quarter);
     if (source.probability) {

@@ -27,6 +27,7 @@ class Panel {
       this.addSlider('threshold', data.threshold.values.length,
         (place) => page.update({threshold: data.threshold.values[place]}));
     }
+    this.tier = data.tiers && new TierControls(page, this);
     if (data.quarters.length > 1) {
       this.addSlider('quarter', data.quarters.length, (place) => page.update({quarter: place}));
       this.addPlay();
@@ -163,6 +164,9 @@ class Panel {
     if (data.threshold) {
       const place = data.threshold.values.indexOf(state.threshold);
       this.setSlider('threshold', place, thresholdWords(data, state.threshold));
+    }
+    if (data.tiers) {
+      this.tier.show(state);
     }
     if (data.quarters.length > 1) {
       this.setSlider('quarter', state.quarter, data.quarters[state.quarter]);

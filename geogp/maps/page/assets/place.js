@@ -114,6 +114,9 @@ class PlaceCard {
       list.append(row);
     }
     body.append(list);
+    if (data.tiers) {
+      body.append(element('p', 'geogp-hint', tierSentence(found.tier, data)));
+    }
     if (found.level !== null) {
       body.append(element('p', 'geogp-hint', `Median and intervals are those of ${data.predicted}: what `
         + `one more measurement would show. The level is the ${data.subject} of the place itself. Quote the `
@@ -125,7 +128,8 @@ class PlaceCard {
       body.append(element('p', 'geogp-hint',
         `Farther than ${formatNumber(data.far_km)} km from any measurement: this prediction is uncertain.`));
     }
-    const said = words.slice(0, 6).map(({name, value}) => `${name}: ${value}`).join('; ');
+    const first = [...words].sort((one, other) => Boolean(other.main) - Boolean(one.main));
+    const said = first.slice(0, 6).map(({name, value}) => `${name}: ${value}`).join('; ');
     this.announce([found.county, found.stratum, said].filter(Boolean).join(', '));
     return chart;
   }

@@ -39,6 +39,7 @@ class Reader {
       law: data.levels ? await this.readLaw(cell.number, state) : null,
       level: data.level && state.quarter === data.shown
         ? valueOf(data, (await unpack(data.level)).at(cell.number)) : null,
+      tier: data.tiers && await painter.tiers.at(cell.number, state),
     };
   }
 

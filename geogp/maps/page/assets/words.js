@@ -22,6 +22,9 @@ function placeWords(found, data, state) {
       });
     }
   }
+  if (found.tier) {
+    words.push(...tierFacts(found.tier));
+  }
   for (const layer of data.layers) {
     const name = layer.source.array;
     if (!found.law && name && name !== 'tests' && name in found.arrays) {
