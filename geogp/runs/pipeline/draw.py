@@ -167,6 +167,7 @@ def draw_map(inputs: Inputs, plan: Plan, fits: Fits, listener: RunListener) -> M
         page = _page(asker, tiles, law, plan.model)
         if joint is not None:
             grid = with_targets(grid, tiles, joint, settings.tiers)
+            page = replace(page, joint=joint, tiers=settings.tiers)
         quarter = plan.question.quarter
         covariates = [added.record(tiles, quarter, model) for added in inputs.places.covariates]
     for text in _warnings(grid, law, zoom, settings, inputs.region):
