@@ -103,7 +103,7 @@ MUTANTS = [
         "geodata/tiles/tile_rows",
         "geodata/tiles/test_ookla",
         "geodata/tiles/test_observations",
-        value_not_divided=(".astype(np.float64) / target.divisor", ".astype(np.float64)"),
+        value_not_divided=(".astype(np.float64) / target.divisors[place]", ".astype(np.float64)"),
         more_devices_than_tests_accepted=("(devices <= tests)", "(devices >= 0)"),
         rows_of_the_region_box=(
             "region.contains(*quadkeys.tile_centres(*quadkeys.codes_to_tiles(codes)))",

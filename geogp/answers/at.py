@@ -127,7 +127,7 @@ def place_answers(
         "near_km": request.near_km,
         "zoom": tiles.zoom,
         "thresholds": {event.variable: event.met for event in events},
-        **({"tiers": {tier.name: tier.definition for tier in tiers}} if tiers else {}),
+        **({"tiers": {tier.variable: tier.definition for tier in tiers}} if tiers else {}),
     }
     return PlaceAnswers(table, tuple(np.flatnonzero(~inside).tolist()), described)
 
@@ -263,7 +263,12 @@ def read_at(content: dict[str, Any], table: pd.DataFrame) -> Answer:
     beside = f"level_{suffix_of(unit)}"
     if beside in table:
         columns.append(Column(f"level without noise, {unit}", (beside,), "{:.3g}"))
-    columns += [Column(met, (name,), "{:.1%}") for name, met in content["thresholds"].items()]
+    tiers, short = content.get("tiers", {}), alone and len(rows) == 1
+    columns += [
+        Column(met, (name,), "{:.1%}")
+        for name, met in content["thresholds"].items()
+        if not (short and name in tiers)
+    ]
     tests = Column(f"tests in {near_km:g} km", ("tests_near",), "{:,}")
     nearest = Column("nearest", ("nearest_measured_km",), "{:.1f} km")
     texts = []
@@ -281,7 +286,9 @@ def read_at(content: dict[str, Any], table: pd.DataFrame) -> Answer:
     else:
         position = [Column(name, (name,), "{:.5f}") for name in ("latitude", "longitude")]
         columns = [*position, *columns, tests, nearest]
-    texts += [f"{name}: {met}." for name, met in content.get("tiers", {}).items()]
+    for name, definition in tiers.items():
+        share = f"{rows[0][name]:.1%}" if short else content["thresholds"][name]
+        texts.append(f"{share}: {definition}.")
     if content["zoom"] < quadkeys.ZOOM:
         texts.append(
             f"The map has tiles of zoom {content['zoom']}, so distances to tests are distances to "
