@@ -1,7 +1,7 @@
 """Predictions of a finished run at places, such as addresses, from the files in the run folder."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -253,22 +253,14 @@ def read_at(content: dict[str, Any], table: pd.DataFrame) -> Answer:
     """Return the answer with a content; a single place has more intervals, and no position."""
     unit, rows, near_km = content["unit"], content["answers"], content["near_km"]
     alone, most = content["places"] == 1, 40
-    columns = [
-        Column("quarter", ("quarter",), "{}"),
-        Column(f"median {unit}", (f"median_{suffix_of(unit)}",), "{:.3g}"),
-    ]
-    for level in LEVELS if alone else LEVELS[-1:]:
-        ends = tuple(f"{side}_{level}_{suffix_of(unit)}" for side in ("lower", "upper"))
-        columns.append(Column(f"{level} % interval", ends, "{:.3g} to {:.3g}"))
-    beside = f"level_{suffix_of(unit)}"
-    if beside in table:
-        columns.append(Column(f"level without noise, {unit}", (beside,), "{:.3g}"))
     tiers, short = content.get("tiers", {}), alone and len(rows) == 1
-    columns += [
-        Column(met, (name,), "{:.1%}")
-        for name, met in content["thresholds"].items()
-        if not (short and name in tiers)
-    ]
+    beside = f"level_{suffix_of(unit)}"
+    columns = _value_columns(
+        unit,
+        LEVELS if alone else LEVELS[-1:],
+        beside if beside in table else None,
+        {k: v for k, v in content["thresholds"].items() if not (short and k in tiers)},
+    )
     tests = Column(f"tests in {near_km:g} km", ("tests_near",), "{:,}")
     nearest = Column("nearest", ("nearest_measured_km",), "{:.1f} km")
     texts = []
@@ -314,3 +306,24 @@ def read_at(content: dict[str, Any], table: pd.DataFrame) -> Answer:
         after=tuple(texts),
         most=most,
     )
+
+
+def _value_columns(
+    unit: str, levels: Sequence[int], level: str | None, thresholds: dict[str, str]
+) -> list[Column]:
+    """Return the columns of predictions: median, intervals, level and probabilities.
+
+    `level` is the column of the level beside the median, if there is one, and `thresholds` says
+    what each column of probabilities asks.
+    """
+    suffix = suffix_of(unit)
+    columns = [
+        Column("quarter", ("quarter",), "{}"),
+        Column(f"median {unit}", (f"median_{suffix}",), "{:.3g}"),
+    ]
+    for percent in levels:
+        ends = tuple(f"{side}_{percent}_{suffix}" for side in ("lower", "upper"))
+        columns.append(Column(f"{percent} % interval", ends, "{:.3g} to {:.3g}"))
+    if level is not None:
+        columns.append(Column(f"level without noise, {unit}", (level,), "{:.3g}"))
+    return columns + [Column(met, (name,), "{:.1%}") for name, met in thresholds.items()]
