@@ -34,6 +34,7 @@ from geogp.geodata.tiles.quarters import quarter_label
 from geogp.geodata.tiles.targets import target_names
 from geogp.models.joint.level import JointLevel
 from geogp.models.numerics.devices import pick_device
+from geogp.models.several.joint_targets import JointTargets
 from geogp.records.map_settings import MAX_TILES, MapSettings
 from geogp.records.record_reading import complete_record
 from geogp.records.run_record import OpenedRecord, given
@@ -145,16 +146,18 @@ class Reopened:
         how: dict[str, Any] = {"seed": seed, "columns": columns, "calibrated": calibrated}
         alone = calibrated and len(parts) == 1
         with self._remembering(places, times[0]) if alone else nullcontext():
-            return self.model.joint(places, rows=self._rows(), **how)
+            level: JointLevel = self.model.joint(places, rows=self._rows(), **how)
+        return level
 
-    def levels(self, *, seed: int = 0, columns: int = 0) -> Any:
+    def levels(self, *, seed: int = 0, columns: int = 0) -> JointTargets:
         """Return the joint distribution of the levels of several targets, in the map's quarter."""
         assert self.together is not None, "the run has several targets"
         quarter, often = self.question.quarter, len(target_names(self.record.target))
         self.listener.stage(f"joint level of {len(self.tiles):,} tiles and {often} targets")
         places = self.places(quarter)
         with self._remembering(places, quarter):
-            return self.together.joint(places, seed=seed, columns=columns)
+            levels: JointTargets = self.together.joint(places, seed=seed, columns=columns)
+        return levels
 
     @cached_property
     def repair(self) -> Repair:
