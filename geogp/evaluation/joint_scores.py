@@ -1,41 +1,21 @@
 """Scores of joint predictions of several targets, and their columns in a table of test rows."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from msgspec import Struct
 
 from geogp.arrays import Floats, Mask
 from geogp.distributions.joint_prediction import JointPrediction
 from geogp.errors import DataError, named
 from geogp.evaluation.assessment import prediction_of
-from geogp.evaluation.scores import Count, Real, Size
+from geogp.evaluation.scores import JointScores
 
 DRAWS = 50
 """Pairs of draws of the energy score of a row; the mean over rows needs few."""
-
-
-class JointScores(Struct, frozen=True, kw_only=True):
-    """Mean scores of joint predictions of several targets, on `n` test rows.
-
-    `log_score` and `energy_score` are those of the joint distributions, the latter with each target
-    in units of its standard deviation in the training rows. The others are those of the same
-    marginal distributions taken as independent. `seen` and `stated` are the correlations of the
-    normal scores of the measurements, and those of the distributions on average, for each pair of
-    targets in their order.
-    """
-
-    n: Count
-    log_score: Real
-    energy_score: Size
-    independent_log_score: Real
-    independent_energy_score: Size
-    seen: list[Real]
-    stated: list[Real]
 
 
 @dataclass(frozen=True)
@@ -81,7 +61,7 @@ def together(scores: Sequence[JointScores]) -> JointScores:
     def mean(name: str) -> Any:
         return (n @ np.array([getattr(one, name) for one in scores]) / n.sum()).tolist()
 
-    names = [name for name in JointScores.__struct_fields__ if name != "n"]
+    names = [field.name for field in fields(JointScores) if field.name != "n"]
     return JointScores(n=int(n.sum()), **{name: mean(name) for name in names})
 
 

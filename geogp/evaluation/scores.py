@@ -104,3 +104,23 @@ def pooled(parts: Sequence[Kind]) -> Kind:
 
     names = [one.name for one in fields(held[0]) if one.name != "n"]
     return replace(held[0], n=n, **{name: mean(name, 2 if name == "rmse" else 1) for name in names})
+
+
+@dataclass(frozen=True, kw_only=True)
+class JointScores:
+    """Mean scores of joint predictions of several targets, on `n` test rows.
+
+    `log_score` and `energy_score` are those of the joint distributions, the latter with each target
+    in units of its standard deviation in the training rows. The others are those of the same
+    marginal distributions taken as independent. `seen` and `stated` are the correlations of the
+    normal scores of the measurements, and those of the distributions on average, for each pair of
+    targets in their order.
+    """
+
+    n: Count
+    log_score: Real
+    energy_score: Size
+    independent_log_score: Real
+    independent_energy_score: Size
+    seen: list[Real]
+    stated: list[Real]

@@ -4,8 +4,7 @@ from typing import Annotated, Final, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from geogp.evaluation.joint_scores import JointScores
-from geogp.evaluation.scores import Count, Real, Scores, Share, Size
+from geogp.evaluation.scores import Count, JointScores, Real, Scores, Share, Size
 from geogp.evaluation.splits.row_parts import LEFT_OUT
 from geogp.evaluation.splits.split_names import CELL_DEGREES
 from geogp.records.input_records import (

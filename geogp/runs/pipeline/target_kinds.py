@@ -24,9 +24,9 @@ from geogp.evaluation.class_tables import (
     probability_columns,
     table_scores,
 )
-from geogp.evaluation.joint_scores import JointScores, joint_columns, joint_scores, together
+from geogp.evaluation.joint_scores import joint_columns, joint_scores, together
 from geogp.evaluation.metrics import score_by_stratum
-from geogp.evaluation.scores import pooled
+from geogp.evaluation.scores import JointScores, pooled
 from geogp.geodata.places.stratum_column import stratum_column
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.targets import find_target
