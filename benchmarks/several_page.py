@@ -55,12 +55,12 @@ def _real(found: list[Figures]) -> str:
     tiers = [line for one in found for line in one["tiers"] if line["group"] == "all"]
     missed = [line for line in tiers if _off(line)]
     better = [line for line in tiers if line["brier"] < line["others"]["single"][1]]
-    listed = "; ".join(f"{name} ({_signed(*value)})" for name, value in worse)
+    listed = "".join(f"\n  - {name}: {_signed(*value)}" for name, value in worse)
     aims = f"""
 The aims, and what was found:
 
 - The log score of a target is at most {AIM} worse than that of its single fit: missed in
-  {len(worse)} of {number} cases{f" ({listed})" if listed else ""}.
+  {len(worse)} of {number} cases.{listed}
 - The joint fit takes at most {RATIO} times the CPU time of one single fit: the ratios are
   {min(ratios):.1f} to {max(ratios):.1f}.
 - The share of rows that reach a tier lies in the band around the mean stated probability (all rows
