@@ -305,7 +305,7 @@ have unlike correlations. `two ranges` has a field whose two ranges have unlike 
 no factors of the model have. `oracle` is a cokriging with all true parameters, the best prediction.
 
 - Where rows lack the latency, its log score by a single fit less that by the joint fit, in each
-  world: {", ".join(gained)}.
+  world and group of asked rows: {", ".join(gained)}.
 - The 95 % intervals of the joint fit hold {percent(min(held))} to {percent(max(held))} of the
   levels at new places.
 
@@ -385,6 +385,6 @@ def _world_tiers(found: list[Figures]) -> str:
 
 Reached less stated in percentage points at new places, by bins of the stated probability, pooled
 over all worlds; ± is the 95 % band of independent rows, and bold values are outside. Errors of near
-places are alike, so about one in ten may be outside.
+places are alike, so more than one in twenty may be outside.
 
 {table(header, lines)}"""
