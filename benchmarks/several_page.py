@@ -180,7 +180,7 @@ def _tiers(found: list[Figures]) -> str:
                 f"{line['brier']:.4f}",
                 *(f"{line[name]:.4f}" for name in ("reliability", "resolution", "uncertainty")),
                 *(f"{others[name][1] - line['brier']:+.4f}" for name in others),
-                f"{sum(part[3] for part in line['bins'])} of {len(line['bins'])}",
+                f"{line['bins_off']} of {line['bins']}",
             ))  # fmt: skip
     header = ("split", "tier", "reached", "stated", "less stated", "independent", "single")
     header += ("Brier", "reliability", "resolution", "uncertainty", "independent less joint")

@@ -230,14 +230,14 @@ def tier_figures(rows: Rows, laws: dict[str, JointPrediction]) -> Iterator[Figur
                 "group": group,
                 **{name: getattr(report, name) for name in parts},
                 "band": [report.difference.lower, report.difference.upper],
-                "bins": [[one.n, one.stated, one.observed, one.difference.off]
-                         for one in report.bins],
+                "bins": len(report.bins),
+                "bins_off": sum(one.difference.off for one in report.bins),
                 "others": {
                     name: [float(p[name][mask].mean()), _brier(p[name][mask], reached[mask])]
                     for name in laws
                     if name != "joint"
                 },
-            }  # fmt: skip
+            }
 
 
 def _brier(p: Floats, reached: Mask) -> float:
