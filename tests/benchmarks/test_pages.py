@@ -32,6 +32,7 @@ PAGES = {
     "beyond/table": ("accuracy.beyond", _whole),
     "drives/table": ("accuracy.drives", _whole),
     "few-rows/table": ("accuracy.few_rows", _whole),
+    "several/table": ("accuracy.several", _whole),
     "small/table": ("accuracy.small", _whole),
     "small-regions/table": ("accuracy.small_regions", _whole),
     "spatial/table": ("accuracy.spatial", _whole),
