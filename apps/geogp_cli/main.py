@@ -291,13 +291,24 @@ def _scores(result: "RunResult") -> CommandResult:
     told: list[Table | str] = []
     if result.already_there:
         told.append("This run is complete already. To make this run again, add --fresh.")
+    targets = [] if result.record.targets is UNSET else result.record.targets
     for split, own in metrics.items():
-        told.append(_table(split, own, {} if baseline is UNSET else baseline.get(split, {})))
+        if not targets:
+            told.append(_table(split, own, {} if baseline is UNSET else baseline.get(split, {})))
+        told += [
+            _table(split, one.metrics[split], one.baseline[split], f": {one.name}")
+            for one in targets
+        ]
+    if targets:
+        told += _tiers(result.path)
     if result.record.map is not UNSET and result.record.map.one_colour:
         told.append(result.record.map.one_colour)
     told += _places(result.path)
     told += _paths({name: result.path / file for name, file in PAGES.items()})
-    return CommandResult({"run": str(result.path), "metrics": to_builtins(metrics)}, told)
+    described = {"run": str(result.path), "metrics": to_builtins(metrics)}
+    if targets:
+        described["targets"] = to_builtins(targets)
+    return CommandResult(described, told)
 
 
 def _places(run: Path) -> list[str]:
@@ -307,6 +318,24 @@ def _places(run: Path) -> list[str]:
 
     told = read_json(run / "report.json").get("reliance", {})  # absent in version 0.1
     return [f"{title}: {told[title]}" for title in TITLES.values() if title in told]
+
+
+def _tiers(run: Path) -> list[Table]:
+    """Return a table of the tiers of several targets for each split, as the report has them."""
+    from geogp.files import read_json
+
+    tables = []
+    for split, found in read_json(run / "report.json")["splits"].items():
+        asked, tiers = found["together"]["definitions"], found["together"]["tiers"]
+        rows = (
+            (one["meets"], asked[one["meets"]], f"{one['observed']:.1%}", f"{one['stated']:.1%}")
+            for one in tiers
+            if one["group"] == "all"
+        )
+        title = f"tiers of test rows, {split} split"
+        headings = "tier, asks for, reached, stated"
+        tables.append(console.table(title, headings, rows, left=("tier", "asks for")))
+    return tables
 
 
 def _paths(pages: dict[str, Path]) -> list[str]:
@@ -325,7 +354,7 @@ _FIGURES = {
 """Heading and format of the scores that a table shows, if a run has them."""
 
 
-def _table(split: str, metrics: "Strata", baseline: "Strata") -> Table:
+def _table(split: str, metrics: "Strata", baseline: "Strata", of: str = "") -> Table:
     from geogp.geodata.places.stratum_names import ALL
 
     shown = [name for name in _FIGURES if name in next(iter(metrics.values())).figures]
@@ -344,7 +373,7 @@ def _table(split: str, metrics: "Strata", baseline: "Strata") -> Table:
         for stratum, found in metrics.items()
         if strata or stratum == ALL
     )
-    return console.table(f"test rows, {split} split", headings, rows)
+    return console.table(f"test rows, {split} split{of}", headings, rows)
 
 
 def _version(asked: bool) -> None:
