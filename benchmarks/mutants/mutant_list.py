@@ -100,6 +100,29 @@ MUTANTS = [
         quarters_from_zero=("{index % 4 + 1}", "{index % 4}"),
     ),
     *_of(
+        "geodata/tiles/tiers",
+        "geodata/tiles/test_tiers",
+        one_threshold_of_a_tier_is_enough=(
+            "np.logical_and.reduce(met)",
+            "np.logical_or.reduce(met)",
+        ),
+        tiers_in_the_order_of_the_targets=(
+            "speeds = [name for name in TOGETHER if",
+            "speeds = [name for name in targets if",
+        ),
+        latency_is_no_limit=('"at_most" if one.at_most else "at_least"', '"at_least"'),
+    ),
+    *_of(
+        "evaluation/joint_scores",
+        "answers/test_run_of_several::test_stored_predictions_give_the_scores_of_the_record",
+        first_target_in_place_of_another=('own = {"y": y[:, k],', 'own = {"y": y[:, 0],'),
+    ),
+    *_of(
+        "maps/target_layers",
+        "answers/test_run_of_several::test_the_map_has_tiers_and_further_targets",
+        tiers_of_nothing=("tier.probability(joint), about)", "1 - tier.probability(joint), about)"),
+    ),
+    *_of(
         "geodata/tiles/tile_rows",
         "geodata/tiles/test_ookla",
         "geodata/tiles/test_observations",
