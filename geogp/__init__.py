@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from geogp.models.joint.weighted_sums import WeightedSums
     from geogp.models.names import list_models
     from geogp.models.numerics.precision import precision
+    from geogp.models.several.joint_targets import JointTargets
 
 __version__ = "0.2.0"
 
@@ -50,6 +51,7 @@ _MODULES = {
     "GeogpError": "errors",
     "JointLevel": "models.joint.level",
     "JointPrediction": "distributions.joint_prediction",
+    "JointTargets": "models.several.joint_targets",
     "KernelGP": "estimators.estimator_classes",
     "NetworkError": "errors",
     "NumericalError": "errors",
@@ -85,6 +87,7 @@ __all__ = [
     "GeogpError",
     "JointLevel",
     "JointPrediction",
+    "JointTargets",
     "KernelGP",
     "NetworkError",
     "NumericalError",

@@ -234,7 +234,7 @@ def median_sds(level: JointLevel) -> dict[str, float]:
     differ most for PPGP and dPPGP, whose own variance also contains noise.
     """
     return {
-        "closed_form": float(np.median(np.sqrt(level.single_variances() / level.factor**2))),
+        "closed_form": float(np.median(np.sqrt(level.closed_form_variances()))),
         "stated": float(np.median(np.sqrt(level.stated_variances()))),
     }
 

@@ -27,8 +27,9 @@ from geogp.estimators.point_columns import Points, crs_text
 from geogp.estimators.point_scale import Bounds
 from geogp.estimators.spatial_fit import SpatialFit
 from geogp.models.catalogue.storage import save_model, save_models
-from geogp.models.joint.level import JointLevel, check_rows, joint_level
+from geogp.models.joint.level import check_rows, joint_level
 from geogp.models.names import find_model
+from geogp.models.several.joint_targets import joint_targets
 from geogp.models.several.one_target import OneTarget
 
 if TYPE_CHECKING:
@@ -181,8 +182,10 @@ class SpatialGP(SpatialFit):
         columns: int = 0,
         rows: tuple[Any, ArrayLike] | None = None,
         calibrated: bool = True,
-    ) -> JointLevel:
+    ) -> Any:
         """Return the joint distribution of the level at points.
+
+        The result is a `JointLevel`; after a fit of several targets, a `JointTargets`.
 
         Parameters
         ----------
@@ -201,8 +204,9 @@ class SpatialGP(SpatialFit):
 
         Returns
         -------
-        JointLevel
-            An object with `mean`, `single_variances`, `weighted_sums` and `sample`.
+        JointLevel or JointTargets
+            A `JointLevel` has `mean`, `single_variances`, `weighted_sums` and `sample`. A
+            `JointTargets` has `sample` of all targets, and `of_target` with the level of one.
 
         Raises
         ------
@@ -211,7 +215,13 @@ class SpatialGP(SpatialFit):
         DataError
             Two points are at one place and time, or `rows` are not the training rows.
         """
-        network, inputs = self._fitted(), self.inputs(points)
+        inputs = self.inputs(points)
+        how: dict[str, Any] = {"calibrated": calibrated, "seed": seed, "columns": columns}
+        if hasattr(self, "several_"):
+            if rows is not None:
+                raise RequestError("the fit of several targets contains its rows; leave out rows=.")
+            return joint_targets(self.several_, inputs, **how)
+        network = self._fitted()
         if self.normal_scores_ is not None:
             raise RequestError(
                 f"with law={self.normal_scores_.law!r}, the joint distribution of the level is "
@@ -230,9 +240,7 @@ class SpatialGP(SpatialFit):
                 "again."
             )
         train = None if training is None else data_of(self.scale_, *training)
-        return joint_level(
-            network, train, inputs, calibrated=calibrated, seed=seed, columns=columns
-        )
+        return joint_level(network, train, inputs, **how)
 
     @checked_arguments
     def inputs(self, X: Any) -> Floats:
@@ -243,7 +251,7 @@ class SpatialGP(SpatialFit):
         RequestError, DataError
             As in `predict_distribution`.
         """
-        self._fitted()
+        self.check_fitted()
         return self.scale_.inputs(self._read(X))
 
     @checked_arguments

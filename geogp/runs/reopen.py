@@ -115,7 +115,8 @@ class Reopened:
         how: dict[str, Any] = {"seed": seed, "columns": columns, "calibrated": calibrated}
         alone = calibrated and len(parts) == 1
         with self._remembering(places, times[0]) if alone else nullcontext():
-            return self.model.joint(places, rows=self._rows(), **how)
+            level: JointLevel = self.model.joint(places, rows=self._rows(), **how)
+        return level
 
     @cached_property
     def repair(self) -> Repair:

@@ -173,7 +173,7 @@ def test_wider_intervals_of_one_target(fitted):
 
 
 def test_wrong_targets_are_refused(exact):
-    model, places = exact
+    model, _ = exact
     with pytest.raises(RequestError, match=r"expected one of the targets d, u, .* found 'x'"):
         model.of_target("x")
     with pytest.raises(RequestError, match="or its number from 0, found 2"):
@@ -182,5 +182,39 @@ def test_wrong_targets_are_refused(exact):
         model.of_target("u").of_target("u")
     with pytest.raises(RequestError, match="not fitted"):
         geogp.FieldGP(crs=None).of_target(0)
+
+
+@pytest.mark.parametrize("measured", [False, True])
+def test_single_points_of_joint_levels_are_those_of_predictions(fitted, measured):
+    model, places = fitted
+    together = model.joint(places)
+    assert together.names == tuple(NAMES)
+    assert len(together) == len(places)
+    tests = places["tests"].to_numpy(np.float64) if model.tests else 1.0
+    for k, name in enumerate(NAMES):
+        law = model.predict_distribution(places, level=not measured).marginal(k)
+        for level in (together.of_target(name), model.of_target(name).joint(places)):
+            found = level.measured(tests) if measured else level
+            np.testing.assert_allclose(found.mean, law.mean, rtol=1e-6)
+            np.testing.assert_allclose(found.single_variances(), law.function_variance, rtol=1e-5)
+            np.testing.assert_allclose(found.noise_variance, law.noise_variance, atol=1e-9)
+            np.testing.assert_allclose(level.noise_of(4), found.measured(4).noise_variance)
+        stated = together.of_target(name).stated_variances()
+        np.testing.assert_allclose(stated, together.of_target(name).single_variances(), rtol=1e-5)
+    with pytest.raises(RequestError, match="of several targets contains its rows; leave out rows"):
+        model.joint(places, rows=(places, np.zeros((len(places), 2))))
     with pytest.raises(RequestError, match="already contains its training rows"):
         model.of_target("u").joint(places, rows=(places, np.zeros(len(places))))
+    with pytest.raises(RequestError, match="expected one of the targets d, u"):
+        together.of_target("x")
+
+
+def test_levels_keep_what_the_map_remembers(basis):
+    model, places = basis
+    one = model.of_target("d")
+    plain = one.joint(places)
+    with one.network_.remembering(one.inputs(places)) as kept:
+        assert kept
+        level = one.joint(places)
+    np.testing.assert_allclose(level.mean, plain.mean, rtol=1e-6)
+    np.testing.assert_allclose(level.single_variances(), plain.single_variances(), rtol=1e-5)

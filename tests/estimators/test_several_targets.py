@@ -189,7 +189,7 @@ def test_a_fit_of_one_target_after_several_forgets_them():
     assert not hasattr(model, "several_")
 
 
-@pytest.mark.parametrize("name", ["joint", "kernel", "grid", "plot", "features", "inputs"])
+@pytest.mark.parametrize("name", ["kernel", "grid", "plot", "features"])
 def test_what_needs_one_target_says_so(fitted, name):
     model, (known, _), _ = fitted
     arguments = {"grid": ((0, 0, 1, 1),), "plot": (), "kernel": (known[:2], known[:2])}

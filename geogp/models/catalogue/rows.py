@@ -57,6 +57,8 @@ from geogp.models.process.posteriors import (
     VariationalPosterior,
 )
 from geogp.models.process.process import Process
+from geogp.models.several.joint_targets import mixed_level
+from geogp.models.several.one_target import OneTarget
 
 MakeFit = partial[Any]
 """A class of `Fit` with its options; called with a process, it makes a fit."""
@@ -233,9 +235,10 @@ _ROWS = (
     ),
 )
 
-# The level of a field has a process of single tiles.
+# The level of a field has a process of single tiles, that of one of several targets has factors.
 level_of.register(FittedField, tile_level)
 level_of.register(ExactProcess, exact_level)
+level_of.register(OneTarget, mixed_level)
 
 CATALOGUE: dict[str, ModelSpec] = {row.name: row for row in _ROWS}
 """All models of numbers, by name."""

@@ -220,6 +220,10 @@ class JointLevel:
         variances = [(phi @ self.L).square().sum(1).cpu() for phi in self._tile_features()]
         return torch.cat(variances).numpy() * self.factor**2 + self.own
 
+    def closed_form_variances(self) -> Floats:
+        """Return the variances of single tiles before the calibration, (n,)."""
+        return np.asarray(self.single_variances() / self.factor**2, np.float64)
+
     def prior_covariance(self, tiles: NDArray[np.int64]) -> Floats:
         """Return the covariance of the level at m tiles before any row is known, (m, m)."""
         x = self.x[tiles]

@@ -92,7 +92,7 @@ class OneTarget(Model):
     def _centre(self) -> float:
         return float(self.several.factors.centre[self.target])
 
-    def _squares(self, of_factors: Iterable[Floats]) -> Floats:
+    def squares(self, of_factors: Iterable[Floats]) -> Floats:
         """Return Σ_f a_f² v_f of arrays v_f of the factors."""
         squares = np.square(self.several.factors.mixing[self.target])
         total: Floats = np.einsum("f,f...->...", squares, np.stack(list(of_factors)))
@@ -157,7 +157,7 @@ class OneTarget(Model):
 
     def kernel(self, x: Floats, x2: Floats) -> Floats:
         """Return the prior covariance of the smooth function between inputs, (n, n2)."""
-        return self._squares(model.kernel(x, x2) for model in self.several.models)
+        return self.squares(model.kernel(x, x2) for model in self.several.models)
 
     def function_variance(self, x: Floats, L: Tensor) -> Floats:
         """Return the function variance for a block-diagonal factor L of the weights, (n,)."""
@@ -167,11 +167,11 @@ class OneTarget(Model):
         if not torch.equal(L, torch.block_diag(*diagonal)):
             raise RequestError("expected weights that are independent between factors.")
         pairs = zip(models, diagonal, strict=True)
-        return self._squares(model.function_variance(x, own) for model, own in pairs)
+        return self.squares(model.function_variance(x, own) for model, own in pairs)
 
     def added_variance(self, x: Floats) -> Floats:
         """Return the variance at x that is independent between points, (n,)."""
-        return self._squares(model.added_variance(x) for model in self.several.models)
+        return self.squares(model.added_variance(x) for model in self.several.models)
 
     def coefficients(self) -> tuple[Floats, Floats]:
         """Return means and sds of the covariates' coefficients, independent between factors."""
