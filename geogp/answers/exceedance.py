@@ -35,6 +35,7 @@ from geogp.maps.figures.excursion_figures import write_excursions
 from geogp.maps.one_colour import one_side
 from geogp.models.joint.excursions import FirstMisses, JointRegion
 from geogp.models.joint.level import JointLevel
+from geogp.models.several.joint_targets import JointTargets
 from geogp.records.record_names import LEVEL as OF_LEVEL
 from geogp.records.record_names import QUESTIONS
 from geogp.records.run_record import RunDrawing, given
@@ -130,7 +131,8 @@ def threshold_shares(opened: Reopened, request: ExceedanceRequest) -> tuple[Excu
     opened.listener.stage(f"{draws} draws of all tiles")
     if tiers:
         together = opened.levels(seed=seed, columns=draws)
-        wanted, paths = compared_tiers(opened, tiers), together.paths(draws, seed=seed)
+        wanted = compared_tiers(opened, together, tiers)
+        paths = together.paths(draws, seed=seed)
         law: Any = opened.map_joint(drawn_question(opened))
     else:
         level = opened.level(seed=seed, columns=draws)
@@ -150,10 +152,16 @@ def compared(level: JointLevel, thresholds: tuple[Threshold, ...]) -> list[Compa
     ]
 
 
-def compared_tiers(opened: Reopened, tiers: tuple[Tier, ...]) -> list[Compared]:
-    """Return the comparison of the levels of several targets with each tier."""
+def compared_tiers(
+    opened: Reopened, levels: JointTargets, tiers: tuple[Tier, ...]
+) -> list[Compared]:
+    """Return the comparison of the levels of several targets with each tier.
+
+    The probabilities have the correlations of the draws, which are not those of measurements.
+    """
     question = replace(drawn_question(opened), name=OF_LEVEL, tests=None, devices=None)
-    joint, targets = opened.map_joint(question), target_names(opened.record.target)
+    joint = replace(opened.map_joint(question), correlation=levels.correlation)
+    targets = target_names(opened.record.target)
     return [
         Compared(one, special.ndtri(one.probability(joint)), partial(one.holds, targets=targets))
         for one in tiers

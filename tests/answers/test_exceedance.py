@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.stats import norm
 from shapely.geometry import box
 
-from geogp.answers.exceedance import area_weights, excursions, with_map_shares
+from geogp.answers.exceedance import area_weights, compared, excursions, with_map_shares
 from geogp.answers.make import make_answers
 from geogp.answers.requests import ExceedanceRequest
 from geogp.answers.run import open_run
@@ -54,15 +54,17 @@ def halves():
     return sparse.csc_array(np.column_stack([size / size.sum(), half / half.sum()]))
 
 
-def of(level, *thresholds, draws=20_000):
-    return excursions(level, thresholds or (SEVEN,), AREAS, halves(), draws=draws)
+def of(level, *thresholds, draws=20_000, weights=None, far=None):
+    wanted = compared(level, thresholds or (SEVEN,))
+    weights = halves() if weights is None else weights
+    return excursions(level.paths(draws), wanted, AREAS, weights, far=far)
 
 
 def test_tiles_far_from_data_are_in_no_joint_region():
     level = Toy(np.log10(7) + np.linspace(-9, 9, 10), 0.01 * np.eye(10))
     far = np.isin(np.arange(10), [0, 8])
     (every,) = of(level)
-    (near,) = excursions(level, (SEVEN,), AREAS, halves(), far=far, draws=20_000)
+    (near,) = of(level, far=far)
     for side in ("met", "short"):
         whole, rest = (getattr(found, side) for found in (every, near))
         assert (whole.inside & far).any()
@@ -116,8 +118,8 @@ def test_a_map_counts_tiles_by_their_medians_and_values_by_their_probabilities(p
     law = Prediction(np.linspace(0.5, 1.4, 10), np.full(10, 0.01), np.full(10, 0.08))
     weights = sparse.hstack([halves(), halves()[::-1]]) if people else halves()
     level = Toy(law.mean, 0.01 * np.eye(10))
-    (found,) = excursions(level, (SEVEN,), AREAS, sparse.csc_array(weights), draws=200)
-    shares = with_map_shares(found, law, sparse.csc_array(weights)).shares
+    (found,) = of(level, draws=200, weights=sparse.csc_array(weights))
+    shares = with_map_shares(found, SEVEN.holds, law, sparse.csc_array(weights)).shares
     below = norm.cdf((np.log10(7) - law.mean) / 0.3)
     for start, size in ("", halves()), ("weighted_", halves()[::-1]):
         if start and not people:

@@ -13,6 +13,7 @@ from geogp.models.process.rows import Rows
 from geogp.models.several.mixed_level import MixedLevel, factor_paths
 from geogp.models.several.one_target import OneTarget
 from geogp.models.several.several_targets import SeveralTargets
+from geogp.models.several.target_laws import correlations
 
 Floats = NDArray[np.float64]
 
@@ -53,6 +54,13 @@ class JointTargets:
     def mean(self) -> Floats:
         """Means of the levels, (n, t)."""
         return self.several.factors.mean(np.column_stack([level.mean for level in self.levels]))
+
+    @property
+    def correlation(self) -> Floats:
+        """Correlation matrix of the levels of the targets at each point, (n, t, t)."""
+        A = self.several.factors.mixing
+        variances = np.column_stack([level.single_variances() for level in self.levels])
+        return correlations(np.einsum("jf,nf,kf->njk", A, variances, A))
 
     def of_target(self, target: int | str) -> JointLevel:
         """Return the joint level of one target, given by its name or number.

@@ -86,7 +86,7 @@ class TargetLaws:
         covariance = np.einsum("ik,nk,jk->nij", self.function, f, self.function)
         if not level:
             covariance += np.einsum("ik,nk,jk->nij", self.noise, e, self.noise)
-        return JointPrediction(names, marginals, _correlations(covariance))
+        return JointPrediction(names, marginals, correlations(covariance))
 
     def marginal(
         self,
@@ -268,7 +268,8 @@ def _covariates(own: Prediction, tests: ArrayLike) -> Floats:
     return np.column_stack([logs, share, np.log(own.sd), own.mean])
 
 
-def _correlations(covariance: Floats) -> Floats:
+def correlations(covariance: Floats) -> Floats:
+    """Return the correlation matrices of covariance matrices, (n, t, t)."""
     sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
     correlation: Floats = covariance / (sd[:, :, None] * sd[:, None, :])
     diagonal = np.arange(covariance.shape[1])

@@ -101,6 +101,8 @@ def test_exact_levels_are_those_of_dense_cokriging(exact):
     error = (np.cov(drawn.T) - covariance) / np.outer(sd, sd)
     assert np.abs(error).max() < 6 * np.sqrt(2 / 20_000)
     assert np.abs(covariance[:m, m:] / np.outer(sd[:m], sd[m:])).max() > 0.3
+    at_places = np.diag(covariance[:m, m:]) / (sd[:m] * sd[m:])
+    np.testing.assert_allclose(together.correlation[:, 0, 1], at_places, atol=1e-4)
 
 
 @pytest.mark.parametrize("calibrated", [False, True])
