@@ -99,7 +99,8 @@ def read_tiles(
         ``download`` or ``upload``, in log10 of Mbps; ``latency``, in log10 of ms; ``tests``, the
         number of tests in each tile, also in tiles without a test; or ``tier``, the number of the
         tier of download and upload speed, from 0 (below 5/1 Mbps) to 3 (35/3 Mbps); for the fixed
-        service from 0 (below 25/3 Mbps) to 2 (100/20 Mbps), with the name ``fixed-tier``.
+        service from 0 (below 25/3 Mbps) to 2 (100/20 Mbps), with the name ``fixed-tier``. Or
+        several of download, upload and latency, such as ``download,upload``.
     service
         ``mobile`` or ``fixed``.
     quarters
@@ -115,8 +116,10 @@ def read_tiles(
         A table in EPSG:4326 with a row for each tile and quarter. The columns are ``longitude`` and
         ``latitude`` of the centroid, ``quarter`` (``Period[Q]``), ``y`` (the target), ``tests``,
         ``devices``, ``stratum`` and ``quadkey``. For the target ``tests``, the column ``area_km2``
-        is the area of the tile. The attribute ``attrs`` of the table contains the target, the
-        service, the attribution, and the rows that were left out.
+        is the area of the tile. With several targets, ``y`` is the first, and each has a column
+        with its name; a row with an impossible value of one of them is left out. The attribute
+        ``attrs`` of the table contains the target, the service, the attribution, and the rows that
+        were left out.
 
     Raises
     ------
@@ -159,6 +162,8 @@ def read_tiles(
         geometry=gpd.points_from_xy(seen.longitude, seen.latitude),
         crs="EPSG:4326",
     )
+    if seen.every is not None:
+        table[[*seen.targets]] = seen.every
     if find_target(target).counted:
         table["area_km2"] = tile_areas_km2(seen.latitude)
     table.attrs = {

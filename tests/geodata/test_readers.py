@@ -36,6 +36,16 @@ def test_counts_hold_tiles_without_tests(small, region):
     assert (found.y == 0).any()
 
 
+def test_several_targets_have_a_column_each(small, region):
+    several = read_tiles(region, target="latency,upload", source=small.folder)
+    for name in ("latency", "upload"):
+        alone = read_tiles(region, target=name, source=small.folder)
+        assert (several[name] == alone.y).all()
+        assert (several.quadkey == alone.quadkey).all()
+    assert (several.y == several.latency).all()
+    assert several.attrs["target"] == "latency,upload"
+
+
 def test_a_region_of_ones_own(small, region, tmp_path):
     import geopandas as gpd
 
@@ -58,6 +68,7 @@ def test_quarters_that_are_missing_are_a_warning(small, region):
     ("arguments", "match"),
     [
         ({"target": "jitter"}, "unknown target"),
+        ({"target": "download,tests"}, "different ones of download, upload, latency together"),
         ({"target": "rsrp"}, "Ookla's tiles have no rsrp: --target rsrp maps a file of your own"),
         ({"quarters": "2023Q5"}, "quarter"),
     ],
