@@ -38,7 +38,6 @@ from geogp.models.joint.level import JointLevel
 from geogp.models.several.joint_targets import JointTargets
 from geogp.records.record_names import LEVEL as OF_LEVEL
 from geogp.records.record_names import QUESTIONS
-from geogp.records.run_record import RunDrawing, given
 from geogp.runs.reopen import WHOLE, Reopened, weights_tag
 
 LEVEL = 0.95
@@ -115,11 +114,10 @@ def threshold_shares(opened: Reopened, request: ExceedanceRequest) -> tuple[Excu
     """
     settings = opened.settings
     tiers = () if request.tier is None else tiers_of(opened.record.target, request.tier)
-    stored = given(given(opened.record.drawing, RunDrawing()).thresholds, [])
-    thresholds = thresholds_of(
-        settings.target,
-        request.threshold or settings.threshold or (tuple(stored) if stored else None),
-        settings.service,
+    thresholds = (
+        thresholds_of(settings.target, request.threshold, settings.service)
+        if request.threshold
+        else opened.thresholds
     )
     people = (
         None

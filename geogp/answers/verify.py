@@ -22,6 +22,7 @@ from geogp.arrays import Mask
 from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError, RequestError, named
 from geogp.evaluation.baseline import quarter_baseline
+from geogp.evaluation.joint_scores import TierEvent
 from geogp.evaluation.metrics import STORED_LEVELS, mean_scores, row_scores
 from geogp.evaluation.paired import paired_estimates
 from geogp.evaluation.simultaneous_coverage import (
@@ -36,7 +37,7 @@ from geogp.geodata.places.stratum_column import stratum_column
 from geogp.geodata.places.stratum_names import UNKNOWN
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index, quarter_label
-from geogp.geodata.tiles.thresholds import thresholds_of
+from geogp.geodata.tiles.tiers import parse_tier
 from geogp.maps.csv_tables import write_csv
 from geogp.maps.target_quantities import quantity_of
 from geogp.models.names import find_model
@@ -70,7 +71,7 @@ class LaterScores:
     score minus the baseline's with the ends of its 95 % interval, and ``mean_error`` the mean of
     measurement minus predictive mean. Coverages have 95 % intervals (`share_interval`), and
     ``band_95_...`` is the band of `class_reports`. `reliability` judges the probabilities of the
-    map's thresholds, and `described` has facts.
+    map's thresholds, and of its tiers, and `described` has facts.
     """
 
     scores: pd.DataFrame
@@ -136,9 +137,10 @@ def later_scores(opened: Reopened, request: VerifyRequest) -> LaterScores:
     Raises the errors of `read_rows`, for example DataError if the source lacks a quarter.
     """
     later = _read_later(opened, request)
-    seen, before = later.observations, opened.inputs.observations
+    own = later.of_target(opened.settings.target)
+    seen, before = own.observations, opened.inputs.observations
     opened.listener.stage(f"predicting {len(seen):,} later rows")
-    law = later_law(opened, later)
+    law = later_law(opened, own)
     last = before.quarters[-1]
     reference = quarter_baseline(before.quarter, before.y, np.full(len(seen), last), type(law))
     if reference.rows_pooled:
@@ -149,18 +151,38 @@ def later_scores(opened: Reopened, request: VerifyRequest) -> LaterScores:
     rows = _rows_of(seen)
     guessed = row_scores(reference.prediction.of_tests_like(law), seen.y)["nll"].to_numpy()
     known = np.isin(seen.quadkey, before.quadkey)
-    drawn = given(given(opened.record.drawing, RunDrawing()).thresholds, [])
-    thresholds = thresholds_of(seen.target, drawn or None, seen.service)
-    return LaterScores(
-        _scores(rows, _groups(seen, known), law, guessed),
-        exceedance_reports(rows, lambda threshold: threshold.probability(law), thresholds),
-        _facts(opened, seen),
+    judged = exceedance_reports(
+        rows, lambda threshold: threshold.probability(law), opened.thresholds
     )
+    judged += exceedance_reports(rows, lambda tier: tier.stated, _tiers(opened, later))
+    return LaterScores(
+        _scores(rows, _groups(seen, known), law, guessed), judged, _facts(opened, seen)
+    )
+
+
+def _tiers(opened: Reopened, later: Inputs) -> list[TierEvent]:
+    """Return the tiers of the map of several targets in later rows; none for one target."""
+    y = later.observations.every
+    if opened.together is None or y is None:
+        return []
+    opened.listener.stage("predicting all targets of the later rows")
+    joint, targets = opened.together.predict_distribution(later.table), later.observations.targets
+    names = given(given(opened.record.drawing, RunDrawing()).tiers, [])
+    tiers = [parse_tier(name, targets) for name in names]
+    return [
+        TierEvent(float(k), tier.met, tier.probability(joint), tier.holds(y, targets))
+        for k, tier in enumerate(tiers)
+    ]
 
 
 def _read_later(opened: Reopened, request: VerifyRequest) -> Inputs:
     """Return the inputs of the run with the rows of later quarters in place of its own."""
-    settings = replace(opened.settings, quarters=request.quarters, points=request.points)
+    settings = replace(
+        opened.settings,
+        target=opened.record.target,
+        quarters=request.quarters,
+        points=request.points,
+    )
     opened.listener.stage(f"reading {request.quarters}")
     points = read_points(settings, opened.listener)
     ingested = read_rows(settings, opened.inputs.region, points, opened.listener)

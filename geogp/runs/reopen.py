@@ -32,12 +32,13 @@ from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.geodata.tiles.targets import target_names
+from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
 from geogp.models.joint.level import JointLevel
 from geogp.models.numerics.devices import pick_device
 from geogp.models.several.joint_targets import JointTargets
 from geogp.records.map_settings import MAX_TILES, MapSettings
 from geogp.records.record_reading import complete_record
-from geogp.records.run_record import OpenedRecord, given
+from geogp.records.run_record import OpenedRecord, RunDrawing, given
 from geogp.runs.kept_level import KeptLevel
 from geogp.runs.pipeline.map_predictor import MapPredictor
 from geogp.runs.pipeline.plan import Plan, plan_map
@@ -99,17 +100,24 @@ class Reopened:
         several = {"targets": list(targets)} if len(targets) > 1 else {}
         return {"target": self.settings.target, **several}
 
+    @property
+    def thresholds(self) -> tuple[Threshold, ...]:
+        """The thresholds of the map; for another of several targets, the defaults."""
+        drawn = given(given(self.record.drawing, RunDrawing()).thresholds, [])
+        own = self.settings.target == target_names(self.record.target)[0]
+        return thresholds_of(
+            self.settings.target, drawn if own and drawn else None, self.settings.service
+        )
+
     def of_target(self, name: str) -> "Reopened":
         """Return a run of several targets as one of them; raise RequestError if it has no such."""
         targets = target_names(self.record.target)
         one_of("target", name, targets)
         if self.together is None:
             return self
-        own = name == targets[0]
-        kept = self.settings.threshold if own else None
         return replace(
             self,
-            settings=replace(self.settings, target=name, tier=None, threshold=kept),
+            settings=replace(self.settings, target=name, tier=None),
             inputs=self.inputs.of_target(name),
             model=self.together.of_target(name),
         )

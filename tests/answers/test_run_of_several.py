@@ -152,6 +152,12 @@ def test_shares_of_tiers_come_from_draws_of_all_levels(three, run):
     assert "7/1" in (three.path / "report.md").read_text()
 
 
+def test_another_target_has_its_own_thresholds(run):
+    shares = run.exceedance(target="upload", draws=200)
+    assert sorted({*shares["threshold"]}) == [1, 3, 20]
+    assert sorted({*run.exceedance(draws=200)["threshold"]}) == [7, 35, 100]
+
+
 def test_other_tiers_are_drawn_without_a_fit(three, small, no_pictures, short_field_fits):
     request = small.request(
         three.path, target=",".join(TARGETS), split="random", tier=("9/2/60ms",)
