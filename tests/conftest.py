@@ -188,7 +188,7 @@ def counted(made_run: "Callable[..., RunResult]") -> "RunResult":
 @pytest.fixture(scope="session")
 def tiered(made_run: "Callable[..., RunResult]") -> "RunResult":
     """A finished run of tiers of speed with both splits. Tests must not change it."""
-    return made_run("tiered", target="tier", epochs=4, split="both")
+    return made_run("tiered", target="tier", model="class-dbk", epochs=4, split="both")
 
 
 @pytest.fixture(scope="session")

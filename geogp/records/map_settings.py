@@ -35,6 +35,7 @@ from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
 from geogp.geodata.tiles.targets import (
     SERVICES,
     TARGETS,
+    TOGETHER,
     find_target,
     not_in_tiles,
     target_names,
@@ -42,7 +43,7 @@ from geogp.geodata.tiles.targets import (
 )
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
 from geogp.geodata.tiles.tiers import Tier, tiers_of
-from geogp.models.names import MODELS, find_model, list_models
+from geogp.models.names import MODELS, find_model
 from geogp.models.options import DOUBLE, NOISES, PRECISIONS
 from geogp.models.presets import PRESETS
 from geogp.records.record_names import INPUTS, QUESTIONS
@@ -64,18 +65,16 @@ INPUT_CHOICES = (AUTO, *INPUTS)
 
 DEFAULT_MODEL = "field"
 
-CLASS_MODEL = "class-dbk"
-
 STRATUM = "stratum"
 """The covariate that is 1 in the second stratum, such as the country, and 0 elsewhere."""
 
 NAMED_COVARIATES = (*SERVICES, STRATUM)
 """Covariates that are not files."""
 
-DEFAULT_MODELS = {AVERAGE: DEFAULT_MODEL, COUNT: "cox-nb", CLASS: CLASS_MODEL}
-"""The default model for each kind of target."""
+DEFAULT_MODELS = {AVERAGE: DEFAULT_MODEL, COUNT: "cox-nb"}
+"""The default model for each kind of target; classes have none."""
 
-_OF_KIND = {AVERAGE: "averages", COUNT: "numbers of tests", CLASS: "classes"}
+_OF_KIND = {AVERAGE: "averages", COUNT: "numbers of tests"}
 
 DEVICE_CHOICES = (AUTO, "cpu", "cuda")
 
@@ -149,8 +148,7 @@ class DataSettings(PointOptions):
     service: str = setting("Service: mobile or fixed.", default="mobile", choices=SERVICES)
     target: str = setting(
         "What to map: download, upload, latency, or several of them together, such as "
-        "download,upload,latency; tests or tier (of download and upload, which is fixed-tier for "
-        "the fixed service); of "
+        "download,upload,latency; tier, which is download,upload; tests; of "
         "--points also success (the share of tests that succeeded), and signal, or one kind of it: "
         "rsrp, rsrq, sinr or rssi.",
         default="download",
@@ -160,7 +158,7 @@ class DataSettings(PointOptions):
     )
     covariates: tuple[str, ...] = setting(
         "Covariate: the other service (fixed or mobile), stratum, a GeoTIFF, or a file of points. "
-        "Default: none, or stratum for --target tier.",
+        "Default: none, or stratum for models of classes.",
         default=(),
         is_place=True,
     )
@@ -191,8 +189,8 @@ class ModelSettings:
     title: ClassVar = "Model"
 
     model: str = setting(
-        f"Name of a model; `geogp models` lists the names. auto means cox-nb for --target tests, "
-        f"{CLASS_MODEL} for --target tier, and field for other targets.",
+        "Name of a model; `geogp models` lists the names. auto means cox-nb for --target tests, "
+        "and field for other targets. Models of classes map --target tier as classes.",
         default=AUTO,
     )
     preset: str = setting(
@@ -380,6 +378,11 @@ class MapSettings(
 
     def _complete(self) -> None:
         """Make paths absolute, and take the defaults that depend on the target."""
+        target = target_of(self.target, self.service)
+        of_classes = self.model != AUTO and find_model(self.model).kind == CLASS
+        if find_target(target).classes and not of_classes:
+            target = ",".join(TOGETHER[:2])  # whose tiers are those of the service
+        object.__setattr__(self, "target", target)
         place = self.place
         covariates = self.covariates or ((STRATUM,) if self.kind == CLASS else ())
         values: dict[str, object] = {
@@ -393,7 +396,6 @@ class MapSettings(
                 name if name in NAMED_COVARIATES else absolute_place(name) for name in covariates
             ),
             "model": DEFAULT_MODELS[self.kind] if self.model == AUTO else self.model,
-            "target": target_of(self.target, self.service),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -446,11 +448,10 @@ class Rule:
 def _model_needed(request: MapSettings) -> str:
     """Return the message about a model that does not predict the target."""
     kind, predicted = request.kind, find_model(request.model).kind
-    named = f" ({', '.join(list_models('class'))})" if kind == CLASS else ""
     other = next(name for name, target in TARGETS.items() if target.kind == predicted)
     instead = f", or map --target {other}" if kind == AVERAGE else ""
     return (
-        f"--target {request.target} needs a model for {_OF_KIND[kind]}{named}, found --model "
+        f"--target {request.target} needs a model for {_OF_KIND[kind]}, found --model "
         f"{request.model}. Leave --model out to use {DEFAULT_MODELS[kind]}{instead}."
     )
 

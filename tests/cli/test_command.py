@@ -224,7 +224,7 @@ def test_models_and_version(geogp):
         "recommended": False,
     }
     recommended = {one["target"]: name for name, one in models.items() if one["recommended"]}
-    assert recommended == DEFAULT_MODELS
+    assert recommended == DEFAULT_MODELS | {"class": "class-dbk"}
     code, told, _ = geogp("models")
     assert code == 0
     rows = [re.split(r"\s*│\s*", line.strip("│ ")) for line in told.splitlines() if "│" in line]

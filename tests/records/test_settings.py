@@ -168,7 +168,10 @@ EXAMPLES = [
         )
         for changes in ({"points": "a.csv"}, {"model": "vbll"}, {"conformal": "local"})
     ),
-    ({"target": "tier", "tests": 3}, r"predicts the tier of a measured tile; --for, --tests"),
+    (
+        {"target": "tier", "model": "class-dbk", "tests": 3},
+        r"predicts the tier of a measured tile; --for, --tests",
+    ),
     (
         {"by_provider": True, "points": "a.csv", "model": "vbll"},
         r"--by-provider is for the model field, .*found --target download and --model vbll\.",
@@ -231,9 +234,14 @@ def unchecked(**changes):
 
 
 def test_tiers_and_thresholds_are_those_of_the_service():
-    fixed = MapSettings("PR", service="fixed", target="tier", boundaries="borders")
-    assert (fixed.target, fixed.kind, fixed.model) == ("fixed-tier", "class", "class-dbk")
-    assert MapSettings("PR", target="tier", boundaries="borders").target == "tier"
+    classes = {"target": "tier", "model": "class-rbf", "boundaries": "borders"}
+    fixed = MapSettings("PR", service="fixed", **classes)
+    assert (fixed.target, fixed.kind, fixed.model) == ("fixed-tier", "class", "class-rbf")
+    assert MapSettings("PR", **classes).target == "tier"
+    for model in ("auto", "field"):
+        two = MapSettings("PR", service="fixed", **classes | {"model": model})
+        assert (two.target, two.kind, two.model) == ("download,upload", "average", "field")
+        assert [tier.name for tier in two.tiers] == ["25/3", "100/20"]
     speeds = MapSettings("PR", service="fixed", boundaries="borders").thresholds
     assert [one.value for one in speeds] == [25, 100]
     with pytest.raises(RequestError, match="fixed-tier has the tiers of the fixed service"):

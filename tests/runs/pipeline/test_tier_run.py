@@ -181,9 +181,9 @@ def test_a_stopped_run_of_folds_continues_to_the_same_numbers(small, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model": "field"}, r"needs a model for classes \(class-nngp, .* found --model field"),
+        ({"model": "vbll"}, "--target download,upload maps Ookla's tiles by the model field"),
         ({"target": "upload", "model": "class-rbf"}, "use field, or map --target tier"),
-        ({"target": "tests", "model": "class-rbf"}, "Leave --model out to use cox-nb"),
+        ({"target": "tests"}, "Leave --model out to use cox-nb"),
         ({"question": "level"}, "predicts the tier of a measured tile; --for, --tests"),
         ({"tests": 5}, "--for, --tests and --devices describe averages"),
         ({"threshold": (7.0,)}, "its map shows the probability of each class"),
@@ -193,13 +193,14 @@ def test_a_stopped_run_of_folds_continues_to_the_same_numbers(small, tmp_path):
     ],
 )
 def test_options_that_do_not_fit_are_refused(changes, message):
+    defaults = {"target": "tier", "model": "class-dbk"}
     with pytest.raises(RequestError, match=message):
-        MapSettings("PR", source="tiles", boundaries="borders", **{"target": "tier", **changes})
+        MapSettings("PR", source="tiles", boundaries="borders", **defaults | changes)
 
 
 def test_a_quarter_after_the_data_is_refused(small, tmp_path):
     with pytest.raises(RequestError, match="tiers can be mapped only for quarters within the data"):
-        run_map(small.request(tmp_path / "run", target="tier", at="2024Q4"))
+        run_map(small.request(tmp_path / "run", target="tier", model="class-dbk", at="2024Q4"))
 
 
 def test_the_gallery_shows_accuracy_and_gain(tiered, finished, tmp_path):
@@ -245,7 +246,8 @@ def test_commands_for_numbers_refuse_the_run(tiered, finished, geogp):
 
 
 def test_the_command_prints_the_scores_of_classes(tiered, small, geogp):
-    arguments = [*small.arguments, "--target", "tier", "--split", "both", "--out", tiered.path]
+    model = ("--target", "tier", "--model", "class-dbk")
+    arguments = [*small.arguments, *model, "--split", "both", "--out", tiered.path]
     arguments[arguments.index("--epochs") + 1] = "4"
     code, told, _ = geogp(*arguments, "--json")
     assert code == 0
