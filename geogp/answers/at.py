@@ -23,7 +23,7 @@ from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index, quarter_label
 from geogp.geodata.tiles.targets import target_names
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
-from geogp.geodata.tiles.tiers import Tier, parse_tier
+from geogp.geodata.tiles.tiers import Tier, tiers_of
 from geogp.maps.csv_tables import csv_content
 from geogp.maps.target_quantities import quantity_of
 from geogp.models.names import find_model
@@ -88,7 +88,7 @@ def place_answers(
     target = target or targets[0]
     quantity, thresholds = quantity_of(target), _thresholds(record, request, target)
     drawing = given(record.drawing, RunDrawing())
-    tiers = tuple(parse_tier(text, targets) for text in given(drawing.tiers, []))
+    tiers = tiers_of(record.target, request.tier or given(drawing.tiers, []) or None)
     events: tuple[Threshold | Tier, ...] = (*thresholds, *tiers)
     quarters = _quarters(record, request)
     providers = [provider.name for provider in given(record.providers, [])]

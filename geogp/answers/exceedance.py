@@ -60,6 +60,12 @@ NOTES = (
     "The intervals do not include the uncertainty of the learned basis.",
 )
 
+TIER_NOTE = (
+    "The levels of several targets have the correlations of the draws here. Those of geogp at "
+    "--for level and of a map of levels are learned from left-out measurements, and may differ by "
+    "some hundredths."
+)
+
 _BEFORE = (
     "Three questions have three answers. The level is the value to expect, without measurement "
     "noise; its share of the area has a 95 % interval. The median of a tile is the middle of what "
@@ -336,7 +342,11 @@ def _described(excursion: Excursion) -> dict[str, Any]:
     return {
         "target": threshold.target,
         "threshold": threshold.value,
-        **({"definition": threshold.definition} if isinstance(threshold, Tier) else {}),
+        **(
+            {"definition": threshold.definition, "notes": [*NOTES, TIER_NOTE]}
+            if isinstance(threshold, Tier)
+            else {}
+        ),
         "meets": threshold.met,
         "falls_short": threshold.missed,
         "one_sided": excursion.one_sided,

@@ -10,7 +10,7 @@ import shapely
 import torch
 from numpy.typing import NDArray
 
-from geogp.answers.answer import Answer, AnswerKind, Clock, Column, of_target, with_rows
+from geogp.answers.answer import Answer, AnswerKind, Clock, Column, of_another, of_target, with_rows
 from geogp.answers.area_files import forget, write_json
 from geogp.answers.requests import NextRequest
 from geogp.choices import one_of
@@ -206,7 +206,8 @@ _ENDS = ("geojson", "png", "json")
 
 def check_next(request: NextRequest) -> None:
     """Raise RequestError if the areas are a file that the answer would overwrite."""
-    areas, own = existing_path(request.by), [request.run / f"next_tiles.{end}" for end in _ENDS]
+    areas = existing_path(request.by)
+    own = [path for end in _ENDS for path in request.run.glob(f"next_tiles*.{end}")]
     if areas is not None and areas.resolve() in {path.resolve() for path in own}:
         raise RequestError(
             f"expected areas in a file that geogp next does not write, found {areas}. Copy the "
@@ -235,12 +236,13 @@ def answer_next(opened: Reopened, request: NextRequest, clock: Clock) -> tuple[A
         attribution=opened.inputs.ingested.attribution,
     )
     content = with_rows(facts | clock(), "chosen", chosen.table)
-    files = tuple(opened.path / f"next_tiles.{end}" for end in _ENDS)
+    name = f"next_tiles_{facts['target']}" if of_another(facts) else "next_tiles"
+    files = tuple(opened.path / f"{name}.{end}" for end in _ENDS)
     forget(files[2])
     write_text(files[0], chosen.frame.to_json(drop_id=True) + "\n")
     write_bytes(files[1], picture)
     write_json(files[2], content)
-    return (replace(read_next("next_tiles", content, chosen.table), files=files),)
+    return (replace(read_next(name, content, chosen.table), files=files),)
 
 
 def read_next(name: str, content: dict[str, Any], table: pd.DataFrame) -> Answer:
@@ -289,4 +291,4 @@ def _sentences(content: dict[str, Any]) -> tuple[str, str]:
     return f"Each measurement has {many}.", removed
 
 
-NEXT = AnswerKind("next_tiles.json", "chosen", read_next)
+NEXT = AnswerKind("next_tiles*.json", "chosen", read_next)

@@ -287,6 +287,9 @@ class PlaceQuestion:
     threshold: tuple[float, ...] | None = setting(
         "Threshold in the unit of the run's target. Default: the thresholds of the run's map."
     )
+    tier: tuple[str, ...] | None = setting(
+        "Tier of a run of several targets, such as 7/1. Default: the tiers of the run's map."
+    )
     near_km: float = setting(
         "Count the tests within this distance in km.",
         default=2.0,

@@ -197,6 +197,7 @@ class Run(StoredRun):
         tests: int | None = None,
         devices: int | None = None,
         threshold: Sequence[float] | None = None,
+        tier: Sequence[str] | None = None,
         near_km: float = PlaceQuestion.near_km,
         target: str | None = None,
     ) -> pd.DataFrame:
@@ -210,6 +211,7 @@ class Run(StoredRun):
             tests=tests,
             devices=devices,
             threshold=cast("tuple[float, ...] | None", threshold),
+            tier=cast("tuple[str, ...] | None", tier),
             near_km=near_km,
         )
         x, y = map(np.atleast_1d, places_of(longitude, latitude))

@@ -15,12 +15,14 @@ from geogp.answers.requests import FiguresRequest
 from geogp.answers.run import Run, open_run
 from geogp.errors import RequestError
 from geogp.evaluation.assessment import split_rows, widths_by_group
+from geogp.evaluation.joint_scores import target_rows
 from geogp.evaluation.score_groups import Reliability, group_reports
 from geogp.evaluation.splits.split_names import RANDOM, SPLITS
 from geogp.evaluation.spread import CELL_DEGREES, MIN_ROWS, spread_by_cell
 from geogp.files import write_bytes
 from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.places.stratum_names import ALL
+from geogp.geodata.tiles.targets import target_names
 from geogp.maps.figures.charts import reliability_panels, width_violins
 from geogp.maps.figures.figure_layout import Canvas
 from geogp.maps.figures.panels import cell_panels, component_panels, slices_panels
@@ -70,14 +72,16 @@ def make_figures(
     ``kernel_slices``, ``interval_widths`` and ``spread_cells`` correspond to figures 7, 8 and 10 of
     Zhu, Yuchi and Xie. ``basis`` shows components of the basis, and ``reliability`` the observed
     and stated coverage. For numbers of tests, ``interval_widths`` and ``spread_cells`` are omitted.
+    The folder of the figures of a named target ends with its name.
 
     Raises the errors of `open_run`. Raises RequestError if a run in `beside` has another region,
     service or target, or another process is using the run. If `out` is not the folder ``figures``
     of the run, raises the errors of `OutputFiles`. Raises DataError if no cell has enough test
     rows, and OutputError if a file cannot be written.
     """
-    out, write = request.out or request.run / FOLDER, write_bytes
-    apart = os.path.realpath(out) != str(Path(os.path.realpath(request.run)) / FOLDER)
+    named = "" if request.target is None else f"-{request.target}"
+    out, write = request.out or request.run / f"{FOLDER}{named}", write_bytes
+    apart = os.path.realpath(out) != str(Path(os.path.realpath(request.run)) / f"{FOLDER}{named}")
     if apart:
         files = [out / f"{name}.{end}" for name in _NAMES for end in ("png", "pdf")]
         inputs, runs = (request.source, request.boundaries), (request.run, *request.beside)
@@ -105,19 +109,20 @@ def _figures(
             f"the target of {request.run} is the number of tests, and --beside adds models to the "
             "figure interval_widths, which does not exist for counts. Leave --beside out."
         )
-    opened = run.reopen(counts=True)
+    opened = run.reopen(counts=True, target=request.target)
+    target = opened.settings.target
     if not counts:
-        widths = _widths(run, [open_run(path) for path in request.beside], split)
-        cells = spread_by_cell(_rows_of(run, split))
+        widths = _widths(run, [open_run(path) for path in request.beside], split, target)
+        cells = spread_by_cell(_rows_of(run, split, target))
     run.listener.stage("computing the kernel and the components of the basis over the region")
     slices, components = _kernel(opened)
     run.listener.stage("drawing")
     region, tiles, at = opened.inputs.region, opened.tiles, opened.record.map.at
-    quantity = quantity_of(record.target)
+    quantity = quantity_of(target)
     what = f"{region.name}, {record.service}, {quantity.subject}"
     drawn: Figures = {
         "kernel_slices": (
-            slices_panels(region, tiles, slices, target=record.target),
+            slices_panels(region, tiles, slices, target=target),
             say("captions", "kernel_slices", what, model, at, counts),
         )
     }
@@ -136,7 +141,7 @@ def _figures(
         say("captions", "basis", what, model, at, components.share),
     )
     drawn["reliability"] = (
-        reliability_panels(_curves(run)),
+        reliability_panels(_curves(run, target)),
         say("captions", "reliability", what, model, counts),
     )
     absent = ("interval_widths", "spread_cells") if counts else ()
@@ -188,8 +193,8 @@ def _write(
     return files
 
 
-def _widths(run: Run, others: list[Run], split: str) -> dict[str, dict[str, Floats]]:
-    """Return the widths of the intervals, by run and stratum."""
+def _widths(run: Run, others: list[Run], split: str, target: str) -> dict[str, dict[str, Floats]]:
+    """Return the widths of the intervals of a target, by run and stratum."""
     for other in others:
         for key in ("region", "service", "target"):
             expected, value = getattr(run.record, key), getattr(other.record, key)
@@ -200,18 +205,19 @@ def _widths(run: Run, others: list[Run], split: str) -> dict[str, dict[str, Floa
     if len(set(names)) < len(names):
         names = run_names([shown.path for shown in runs])
     return {
-        name: _by_stratum(widths_by_group(_rows_of(shown, split)))
+        name: _by_stratum(widths_by_group(_rows_of(shown, split, target)))
         for name, shown in zip(names, runs, strict=True)
     }
 
 
-def _rows_of(run: Run, split: str) -> pd.DataFrame:
+def _rows_of(run: Run, split: str, target: str) -> pd.DataFrame:
+    """Return the test rows of a split, with the columns of one of several targets."""
     rows = run.predictions[run.predictions["split"] == split]
     if rows.empty:
         raise RequestError(
             f"{run.path} has no test rows of the split {split}. Make a run with --split {split}."
         )
-    return rows
+    return target_rows(rows, target_names(run.record.target), target)
 
 
 def _by_stratum(values: dict[str, Floats]) -> dict[str, Floats]:
@@ -227,11 +233,11 @@ def _kernel(opened: Reopened) -> tuple[list[Any], Components]:
     return slices, leading_components(opened.model.network_, inputs, COMPONENTS)
 
 
-def _curves(run: Run) -> dict[str, dict[str, Reliability]]:
+def _curves(run: Run, target: str) -> dict[str, dict[str, Reliability]]:
     """Return the reliability curves of the first three splits, by title and stratum."""
     by_split = {}
     for name in list(run.record.metrics)[:_SPLITS_SHOWN]:
-        rows = run.predictions[run.predictions["split"] == name]
+        rows = _rows_of(run, name, target)
         groups = group_reports(rows, split_rows(rows), {})
         curves = {
             group: report.reliability for group, report in groups.items() if report.reliability

@@ -38,10 +38,12 @@ LATER_FILES = (
     "exceedance_*",
     "excursion_*",
     "next_tiles.*",
+    "next_tiles_*.*",
     "providers_*",
     "verify_*",
     LEVEL_FILE.format("*"),
     "figures",
+    "figures-*",
 )
 """Files that other commands add to a finished run; after a new map, they are out of date."""
 

@@ -169,9 +169,9 @@ QUESTIONS = {
     "change": ({"start": "2023Q1"}, ("start", "end", "by", "at_least", "draws", "seed")),
     "at": (
         {"latitude": 18.0, "longitude": -66.0},
-        ("latitude", "longitude", "quarters", "question", "tests", "threshold", "near_km"),
+        ("latitude", "longitude", "quarters", "question", "tests", "threshold", "tier", "near_km"),
     ),
-    "exceedance": ({}, ("threshold", "by", "weights", "at", "draws", "seed")),
+    "exceedance": ({}, ("threshold", "tier", "by", "weights", "at", "draws", "seed")),
     "next": ({}, ("tiles", "among", "within", "by", "tests", "at", "candidates", "seed")),
 }
 """Methods of a run, with needed arguments, and all arguments that are tried."""

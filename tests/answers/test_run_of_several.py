@@ -1,6 +1,7 @@
 """A run of several targets: its record, rasters and report, and answers of targets and tiers."""
 
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,9 @@ import xarray as xr
 
 from geogp import open_run
 from geogp.answers.make import make_answer, make_answers
-from geogp.answers.requests import AreasRequest, ExceedanceRequest
+from geogp.answers.requests import AreasRequest, ExceedanceRequest, FiguresRequest, NextRequest
+from geogp.commands.compare_runs import compare_runs
+from geogp.commands.paper_figures import make_figures
 from geogp.errors import RequestError
 from geogp.evaluation.joint_scores import joint_of, target_rows
 from geogp.evaluation.metrics import score_by_stratum
@@ -158,6 +161,44 @@ def test_another_target_has_its_own_thresholds(run):
     assert sorted({*run.exceedance(draws=200)["threshold"]}) == [7, 35, 100]
 
 
+def test_tiers_need_several_targets(finished):
+    with pytest.raises(RequestError, match="--tier is for several targets"):
+        make_answers(ExceedanceRequest(finished.path, tier=("7/1",)))
+    with pytest.raises(RequestError, match="leave out --threshold and --target"):
+        ExceedanceRequest(finished.path, tier=("7/1",), threshold=(7.0,))
+    with pytest.raises(RequestError, match="unknown target 'upload'; choose one of download"):
+        make_answer(AreasRequest(finished.path, target="upload"))
+
+
+def test_figures_and_tiles_to_measure_are_of_the_chosen_target(three, run):
+    made = make_figures(FiguresRequest(three.path, target="upload"))
+    assert {path.parent.name for path in made.files} == {"figures-upload"}
+    assert "upload speed" in made.captions["interval_widths"]
+    first = make_answer(NextRequest(three.path, tiles=3))
+    other = make_answer(NextRequest(three.path, tiles=3, target="latency"))
+    assert {path.stem for path in first.files} == {"next_tiles"}
+    assert {path.stem for path in other.files} == {"next_tiles_latency"}
+    assert other.title.endswith(", latency")
+
+
+def test_a_run_of_several_is_compared_with_one_of_its_first_target(three, finished, tmp_path):
+    alone = shutil.copytree(finished.path, tmp_path / "alone")
+    found = compare_runs([three.path, alone], out=tmp_path / "compared")
+    assert found.target == "download"
+
+
+def test_other_tiers_can_be_asked_at_a_place(run, tiles):
+    tile = tiles.iloc[len(tiles) // 2]
+    place = tile["latitude"], tile["longitude"]
+    own = run.at(*place, tier=["9/2/60ms", "7/1"])
+    drawn = run.at(*place)
+    assert 0 < own["p_tier_9_2_60ms"][0] <= own["p_tier_7_1"][0]
+    assert own["p_tier_7_1"][0] == pytest.approx(drawn["p_tier_7_1"][0], rel=1e-4)
+    assert "p_tier_35_3" not in own
+    with pytest.raises(RequestError, match="such as 7/1, or 7/1/100ms"):
+        run.at(*place, tier=["7"])
+
+
 def test_other_tiers_are_drawn_without_a_fit(three, small, no_pictures, short_field_fits):
     request = small.request(
         three.path, target=",".join(TARGETS), split="random", tier=("9/2/60ms",)
@@ -168,12 +209,3 @@ def test_other_tiers_are_drawn_without_a_fit(three, small, no_pictures, short_fi
     assert record.drawing.tiers == ["9/2/60ms"]
     assert record.seconds["fit"] == three.record.seconds["fit"]
     assert "p_tier_9_2_60ms" in xr.open_dataset(three.path / "grid.nc")
-
-
-def test_tiers_need_several_targets(finished):
-    with pytest.raises(RequestError, match="--tier is for several targets"):
-        make_answers(ExceedanceRequest(finished.path, tier=("7/1",)))
-    with pytest.raises(RequestError, match="leave out --threshold and --target"):
-        ExceedanceRequest(finished.path, tier=("7/1",), threshold=(7.0,))
-    with pytest.raises(RequestError, match="unknown target 'upload'; choose one of download"):
-        make_answer(AreasRequest(finished.path, target="upload"))

@@ -115,7 +115,8 @@ def parse_tier(text: str, targets: Sequence[str]) -> Tier:
     """
     speeds = [name for name in TOGETHER if name in targets and not find_target(name).low_is_good]
     latencies = [name for name in TOGETHER if name in targets and name not in speeds]
-    form = "/".join([*speeds, *("latency ms" for _ in latencies)])
+    form = "7/1" if len(speeds) > 1 else "7"
+    form += f", or {form}/100ms" if latencies else ""
     parts = [_PART.fullmatch(part.strip()) for part in text.split("/")]
     if not all(parts):
         raise RequestError(f"expected a tier like 7/1 or 100/20/100ms, found {value_shown(text)}.")
@@ -128,7 +129,8 @@ def parse_tier(text: str, targets: Sequence[str]) -> Tier:
         )
     if len(plain) != len(speeds) or len(timed) > 1 or (timed and not found[-1][2]):
         raise RequestError(
-            f"expected a tier {form} of the targets {named(targets)}, found {value_shown(text)}."
+            f"expected a tier of {named(targets)} such as {form} ({'/'.join(speeds)} in Mbps), "
+            f"found {value_shown(text)}."
         )
     pairs = [*zip(speeds, plain, strict=True), *zip(latencies, timed, strict=False)]
     return Tier(tuple(thresholds_of(name, [float(number)])[0] for name, number in pairs))

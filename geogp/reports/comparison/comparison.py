@@ -20,6 +20,7 @@ from geogp.evaluation.paired import DRAWS, FEW_BLOCKS, Estimate, mark, paired_es
 from geogp.evaluation.simultaneous_coverage import blocks_of
 from geogp.evaluation.splits.split_names import SPLITS
 from geogp.geodata.places.stratum_names import ALL
+from geogp.geodata.tiles.targets import target_names
 from geogp.records.run_record import given
 from geogp.reports.comparison.comparison_rows import (
     RunContent,
@@ -147,7 +148,7 @@ def compare(runs: Sequence[RunContent], *, reference: str | None = None) -> Comp
     return Comparison(
         region=first.region_in_words,
         service=first.service,
-        target=first.target,
+        target=target_names(first.target)[0],
         unit=units_of(first.target)[0],
         reference=runs[0].name,
         runs=[_facts(one) for one in runs],

@@ -64,8 +64,12 @@ def test_the_probability_is_that_of_all_limits_together():
     ("target", "given", "match"),
     [
         (THREE, ["fast"], "expected a tier like 7/1 or 100/20/100ms, found 'fast'"),
-        (THREE, ["7"], "expected a tier download/upload/latency ms of the targets"),
-        (THREE, ["100ms/20/7"], "expected a tier download/upload/latency ms"),
+        (THREE, ["7"], r"such as 7/1, or 7/1/100ms \(download/upload in Mbps\), found '7'"),
+        (
+            THREE,
+            ["100ms/20/7"],
+            "expected a tier of download, upload, latency such as 7/1, or 7/1/100ms",
+        ),
         (THREE, ["7/1", "7.0/1"], "expected each tier once"),
         (
             "download,upload",
